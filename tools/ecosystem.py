@@ -28,6 +28,7 @@ import json
 import os
 import platform
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -141,7 +142,8 @@ def run(script: Path, environment: Path) -> Row:
 def fill(environment: Path, requirements: list[str]) -> str | None:
     """Make the environment hold exactly these, Lightning, and lt as it is in this checkout; return its Python."""
     python = str(environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
-    ours = [word for package in sorted(ROOT.glob("packages/*/pyproject.toml")) for word in ("-e", str(package.parent))]
+    installed = runpy.run_path(str(ROOT / "tools" / "packages.py"))["installed"]()
+    ours = [word for package in installed for word in ("-e", str(ROOT / "packages" / package.name))]
     make = [UV, "venv", "-q", "--allow-existing", "--python", sys.executable, str(environment)]
     install = [UV, "pip", "install", "-q", "--exact", "--upgrade", "--python", python, *ours, *requirements, *BESIDE]
     outer = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
