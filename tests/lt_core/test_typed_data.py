@@ -4,13 +4,14 @@ import io
 from collections import Counter, OrderedDict, defaultdict, deque
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-import numpy as np
 import pytest
 import torch
 
 from lt_core import CheckpointError
 from lt_core.files.plain_data import is_plain
 from lt_core.files.typed_data import plain_with_types, with_types, with_wrappers
+
+np = pytest.importorskip("numpy")
 
 SHARED = np.float64(0.5)
 TWICE = deque([np.float64(1), "a"], 5)

@@ -5,7 +5,6 @@ import gc
 import pickle
 import random
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, random_split
@@ -17,6 +16,8 @@ from lt_core.errors import ConfigTypeError, LtDeprecationWarning
 from lt_core.hparams import saved_hparams
 from lt_core.seed import capture_generators, restore_generators, seed_everything
 from lt_data import LightningDataModule
+
+np = pytest.importorskip("numpy")
 
 
 class Splits(LightningDataModule):

@@ -163,18 +163,10 @@ class Longer:
 
 
 @pytest.mark.filterwarnings("ignore:.*LT411")
-@pytest.mark.parametrize("manual", [False, True])
-def test_batches_beyond_a_loaders_length_are_windows_of_their_own(trainer, manual):
+def test_batches_beyond_a_loaders_length_are_windows_of_their_own(trainer):
     class Counts(Net):
-        automatic_optimization = not manual
-
         def training_step(self, batch, batch_idx):
-            loss = self.layer(batch).mean()
-            if manual:
-                self.optimizers().zero_grad()
-                self.manual_backward(loss)
-                self.optimizers().step()
-            return None if manual else loss
+            return self.layer(batch).mean()
 
     module = Counts()
     start = module.layer.bias.item()
