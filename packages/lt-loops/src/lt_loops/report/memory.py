@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from lt_core.arguments import matched
 from lt_core.batch import map_batch
 from lt_core.data import holds_loaders
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, silenced
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.seed import preserve_generators
@@ -113,7 +113,7 @@ def _activations(module: LightningModule, precision: Precision, loaders: Any) ->
 
     try:
         precision.open(torch.device("cpu"))
-        with preserve_generators():
+        with preserve_generators(), silenced(["LT528"]):  # its self.log is not heard
             batch = precision.convert_input(_first_batch(loaders))
             with FakeTensorMode(allow_non_fake_inputs=True) as fake, saved_tensors_hooks(keep, keep):
                 model: LightningModule = _copied(module, "cpu")
