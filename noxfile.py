@@ -145,6 +145,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Mypy --strict over all packages, the plug-in examples and the tools; stubs and API snapshots are current."""
     modules = [argument for package in PACKAGES for argument in ("-p", import_name(package))]
+    uv_run(session, "python", "tools/arguments.py", "--check")
     uv_run(session, "python", "tools/stubs.py", "--check")
     uv_run(session, "python", "tools/api.py", "--check")
     uv_run(session, "mypy", *modules)
@@ -155,8 +156,8 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def generate(session: nox.Session) -> None:
-    """Write what is made from the code: lists of packages, stubs, API snapshots, pages of hooks, mistakes and codes."""
-    for tool in ("packages", "stubs", "api", "codes", "hooks", "mistakes"):
+    """Write what is made from the code: packages, arguments, stubs, API snapshots, pages of hooks, mistakes, codes."""
+    for tool in ("packages", "arguments", "stubs", "api", "codes", "hooks", "mistakes"):
         uv_run(session, "python", f"tools/{tool}.py")
 
 

@@ -26,7 +26,7 @@ from lt_core.strategy import Strategy
 from lt_core.terminal import say
 from lt_loops.arguments.attributes import AsksDialects, check_attribute, missing
 from lt_loops.arguments.from_environment import with_environment
-from lt_loops.arguments.limits import Limits, documented
+from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.spellings import in_todays_names
 from lt_loops.arguments.table import Plugin, Settings
 from lt_loops.checkpoint.choice import WORDS, choose_checkpoint
@@ -51,7 +51,6 @@ from lt_loops.view import TrainerView
 __all__ = ["Trainer"]
 
 
-@documented
 class Trainer(TrainerView, metaclass=AsksDialects):
     """Trains, validates, tests and predicts with a ``LightningModule``.
 
@@ -77,8 +76,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         min_steps: optimizer steps before which no ``should_stop`` does.
         max_time: time after which training ends, with its validations and in all processes that it took: ``"2 h"``,
             ``"DD:HH:MM:SS"``, a timedelta, or its dict.
-        max_duration: how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``,
-            ``"1e6 samples"`` or ``"1e9 tokens"`` of all ranks.
+        max_duration: how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``, ``"1e6
+            samples"`` or ``"1e9 tokens"`` of all ranks.
         limit_train_batches: batches of an epoch that are read: an int is a count, a float a fraction; default: 1.0.
         limit_val_batches: the same for each validation loader; default: 1.0.
         limit_test_batches: the same for each test loader; default: 1.0.
@@ -122,8 +121,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         silence: codes of warnings that are not shown.
         on_signal: ``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``;
             default: ``"exit"``.
-        prepare_data_per_node: prepare data on one process per node (True) or of the job (False); default: the
-            attribute of the module or datamodule.
+        prepare_data_per_node: prepare data on one process per node (True) or of the job (False); default: the attribute
+            of the module or datamodule.
         eval_precision: a number format of its own for validation, test and prediction.
 
     Raises:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 from lt_core.duration import Duration
 from lt_core.errors import ConfigError
 from lt_loops.arguments.conflicts import two_batches
 from lt_loops.arguments.problems import raise_problems
-from lt_loops.arguments.table import Settings, settled, wrong_arguments
-
-T = TypeVar("T")
-
+from lt_loops.arguments.table import ARGUMENTS, Settings, settled, wrong_arguments
 
 _WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
 """Limits whose None is no default but says something."""
@@ -93,7 +88,7 @@ class Limit:
     """An attribute of the Trainer that is checked when set, and has the plan of the loop made again."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+        self.name, self.__doc__ = name, f"{ARGUMENTS[name].doc}."
 
     def __get__(self, trainer: Any, owner: type | None = None) -> Any:
         return self if trainer is None else getattr(trainer._limits, self.name)
@@ -110,15 +105,6 @@ class Limit:
         is_default = value is None and self.name not in _WITHOUT_LIMIT
         setattr(trainer._limits, self.name, getattr(Settings(), self.name) if is_default else settled(self.name, value))
         trainer.mark_dirty()
-
-
-def documented(trainer: type[T]) -> type[T]:
-    """Have ``help(Trainer.max_epochs)`` show the line that the Trainer's docstring has for the argument."""
-    lines = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(trainer) or "", re.MULTILINE)
-    for name, text in lines:
-        if name in LIMITS:
-            getattr(trainer, name).__doc__ = " ".join(text.split())
-    return trainer
 
 
 def limited(num_batches: int | None, limit: float | None, name: str) -> int | float:

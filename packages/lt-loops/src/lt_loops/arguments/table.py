@@ -1,14 +1,14 @@
 """The table of the Trainer's arguments: one row for each, and what they come to together.
 
-**A new argument** is a row of :class:`Settings` and a parameter of ``Trainer.__init__`` with its line in the class's
-docstring, which is what editors, documentation and ``help`` show; a test compares the two. Its check, if none of
+**A new argument** is a row of :class:`Settings`; ``tools/arguments.py`` writes the signature and the docstring of the
+Trainer from it, which is what editors, documentation and ``help`` show. Its check, if none of
 :mod:`~lt_loops.arguments.rules` fits, goes there; what it cannot be had with, into
 :mod:`~lt_loops.arguments.conflicts`. Command lines (``--trainer.<name>``, from the signature) and the list in errors
 follow. One that takes names of plug-ins stands in ``lt_core.plugins.OF_ARGUMENT`` too. A run reads it as
 ``run.job.settings.<name>``; one that may be changed between runs is a field of
 :class:`~lt_loops.arguments.limits.Limits` besides.
 
-**A new name** for an argument: rename the row and the parameter, and write the old one down in
+**A new name** for an argument: rename the row, and write the old one down in
 :mod:`lt_loops.former_names`; a package that speaks the old spelling translates it (:mod:`lt_core.dialect`).
 """
 
@@ -55,7 +55,8 @@ class Argument:
 
     Attributes:
         check: says what is wrong with a value; never asked about None, which stands for the default.
-        also: types that may be written too, and are then brought into that of :class:`Settings` by ``form``.
+        doc: the line that users read, without its end.
+        written: the types that may be written, where ``form`` brings them into the one of :class:`Settings`.
         form: returns a checked value in the one form that the rest of the code reads.
         none_counts: None is no default but says something.
         note: returns what to write in place of a value that is taken and discouraged; "" for others.
@@ -63,17 +64,18 @@ class Argument:
     """
 
     check: Rule
-    also: str = ""
+    doc: str
+    written: str = ""
     form: Callable[[Any], Any] = rules.as_plain
     none_counts: bool = False
     note: Callable[[Any], str] | None = None
     parameter: bool = True
 
 
-def _row(default: Any, check: Rule, **more: Any) -> Any:
+def _row(default: Any, check: Rule, doc: str, **more: Any) -> Any:
     """Return a field of :class:`Settings`; a ``default`` that is called makes a new one each time."""
     made = {"default_factory": default} if callable(default) else {"default": default}
-    return field(**made, metadata={"argument": Argument(check=check, **more)})
+    return field(**made, metadata={"argument": Argument(check=check, doc=doc, **more)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,92 +89,229 @@ class Settings:
         given: what the user wrote, by argument.
     """
 
-    accelerator: str | Accelerator = _row("auto", rules.an_object(Accelerator, "cpu"))
-    strategy: str | Strategy = _row("auto", rules.an_object(Strategy, "ddp"))
-    devices: int | str | list[int] = _row("auto", rules.devices, form=rules.as_devices)
-    num_nodes: int = _row(1, rules.count(1, "nodes"))
-    precision: str | Precision | None = _row(
-        None, rules.precision, also="int", form=rules.as_precision, note=rules.new_precision
+    accelerator: Accelerator | str = _row(
+        "auto",
+        rules.an_object(Accelerator, "cpu"),
+        '``"cpu"``, ``"cuda"``/``"gpu"``, ``"mps"``, ``"xla"``/``"tpu"``, ``"auto"`` or an Accelerator',
+    )
+    strategy: Strategy | str = _row(
+        "auto",
+        rules.an_object(Strategy, "ddp"),
+        '``"auto"``, ``"single"``, ``"ddp"``, ``"fsdp"``..., any installed one, or a Strategy',
+    )
+    devices: int | str | list[int] = _row(
+        "auto",
+        rules.devices,
+        'a count, -1 for all, indices (``[0, 2]``, ``"0,2"``) or ``"auto"``',
+        form=rules.as_devices,
+    )
+    num_nodes: int = _row(1, rules.count(1, "nodes"), "nodes in the job")
+    precision: Precision | str | None = _row(
+        None,
+        rules.precision,
+        '``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision',
+        written="Precision | str | int",
+        form=rules.as_precision,
+        note=rules.new_precision,
     )
     logger: bool | list[Logger | str] | None = _row(
-        None, rules.objects((Logger,), "CSVLogger('logs')", flags=True), also="Logger | str", form=rules.as_loggers
+        None,
+        rules.objects((Logger,), "CSVLogger('logs')", flags=True),
+        "True for the default one, False for none, a name, a Logger, or a list of these",
+        written="bool | Logger | str | list[Logger | str]",
+        form=rules.as_loggers,
     )
     callbacks: list[Callback | str] = _row(
-        list, rules.objects((Callback,), "EarlyStopping(monitor='val_loss')"), also="Callback | str", form=rules.as_list
+        list,
+        rules.objects((Callback,), "EarlyStopping(monitor='val_loss')"),
+        "a Callback, a name, or a list of these",
+        written="Callback | str | list[Callback | str]",
+        form=rules.as_list,
     )
-    fast_dev_run: bool | int = _row(False, rules.fast_dev_run)
-    max_epochs: int = _row(DEFAULT_EPOCHS, rules.count(0, "epochs", unlimited=True))
-    min_epochs: int | None = _row(None, rules.count(0, "epochs"))
-    max_steps: int = _row(-1, rules.count(0, "optimizer steps", unlimited=True))
-    min_steps: int | None = _row(None, rules.count(0, "optimizer steps"))
-    max_time: timedelta | None = _row(None, rules.duration("seconds"), also="str | dict[str, int]", form=Duration.time)
+    fast_dev_run: bool | int = _row(
+        False, rules.fast_dev_run, "run 1 (True) or N batches of everything, without logger and checkpoints"
+    )
+    max_epochs: int = _row(
+        DEFAULT_EPOCHS, rules.count(0, "epochs", unlimited=True), "epochs after which training ends, -1 for no limit"
+    )
+    min_epochs: int | None = _row(
+        None,
+        rules.count(0, "epochs"),
+        "epochs before which no ``should_stop`` (early stopping) ends training; limits, ``max_time`` among "
+        "them, and signals do",
+    )
+    max_steps: int = _row(
+        -1,
+        rules.count(0, "optimizer steps", unlimited=True),
+        "optimizer steps after which training ends, -1 for no limit",
+    )
+    min_steps: int | None = _row(
+        None, rules.count(0, "optimizer steps"), "optimizer steps before which no ``should_stop`` does"
+    )
+    max_time: timedelta | None = _row(
+        None,
+        rules.duration("seconds"),
+        'time after which training ends, with its validations and in all processes that it took: ``"2 h"``, '
+        '``"DD:HH:MM:SS"``, a timedelta, or its dict',
+        written="str | timedelta | dict[str, int]",
+        form=Duration.time,
+    )
     max_duration: Duration | None = _row(
         None,
         rules.duration("steps", "epochs", "samples", "tokens", "seconds"),
-        also="str | timedelta",
+        'how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``, ``"1e6 '
+        'samples"`` or ``"1e9 tokens"`` of all ranks',
+        written="str | timedelta | Duration",
         form=Duration.of_any,
     )
-    limit_train_batches: int | float = _row(1.0, rules.part("training"))
-    limit_val_batches: int | float = _row(1.0, rules.part("validation"))
-    limit_test_batches: int | float = _row(1.0, rules.part("test"))
-    limit_predict_batches: int | float = _row(1.0, rules.part("predict"))
-    overfit_batches: int | float = _row(0.0, rules.part("training"))
+    limit_train_batches: int | float = _row(
+        1.0, rules.part("training"), "batches of an epoch that are read: an int is a count, a float a fraction"
+    )
+    limit_val_batches: int | float = _row(1.0, rules.part("validation"), "the same for each validation loader")
+    limit_test_batches: int | float = _row(1.0, rules.part("test"), "the same for each test loader")
+    limit_predict_batches: int | float = _row(1.0, rules.part("predict"), "the same for each loader to predict on")
+    overfit_batches: int | float = _row(0.0, rules.part("training"), "train and validate on only so many batches")
     val_check_interval: int | float | timedelta | Duration = _row(
-        1.0, rules.val_check_interval, also="str | dict[str, int]", form=rules.as_interval
+        1.0,
+        rules.val_check_interval,
+        'validate after this fraction of an epoch (float), this many batches (int), or this duration (``"500 '
+        'steps"``, ``"0.1 run"``, ``"1e9 tokens"``, ``"30 min"``)',
+        written="int | float | Duration | str | timedelta | dict[str, int]",
+        form=rules.as_interval,
     )
     check_val_every_n_epoch: int | None = _row(
-        1, rules.count(1, "epochs", instead="To validate never, write limit_val_batches=0."), none_counts=True
+        1,
+        rules.count(1, "epochs", instead="To validate never, write limit_val_batches=0."),
+        "validate in every n-th epoch; None counts batches across epochs",
+        none_counts=True,
     )
-    num_sanity_val_steps: int = _row(2, rules.count(0, "batches", unlimited=True))
-    validate_at_start: bool = _row(False, rules.flag)
+    num_sanity_val_steps: int = _row(
+        2, rules.count(0, "batches", unlimited=True), "validation batches before training, -1 for all"
+    )
+    validate_at_start: bool = _row(
+        False, rules.flag, "validate before the first training batch, logged as any other, in place of the sanity check"
+    )
     log_every_n_steps: int | Duration = _row(
-        50, rules.log_every_n_steps, also="str | timedelta", form=rules.as_row_interval
+        50,
+        rules.log_every_n_steps,
+        'optimizer steps, or a duration (``"30 s"``), between two rows of step values',
+        written="int | Duration | str | timedelta",
+        form=rules.as_row_interval,
     )
-    enable_checkpointing: bool | None = _row(None, rules.flag)
-    enable_progress_bar: bool | None = _row(None, rules.flag)
-    enable_model_summary: bool | None = _row(None, rules.flag)
-    accumulate_grad_batches: int | Literal["auto"] | dict[int, int] = _row(1, rules.windows, form=rules.as_windows)
-    global_batch_size: int | None = _row(None, rules.count(1, "samples of a step, on all ranks"))
-    gradient_clip_val: float | None = _row(None, rules.clip)
-    gradient_clip_algorithm: str | None = _row(None, rules.choice("norm", "value"), form=rules.as_word)
-    deterministic: bool | str = _row(False, rules.choice(True, False, "warn"), form=rules.as_word)
-    benchmark: bool | None = _row(None, rules.flag)
-    inference_mode: bool = _row(True, rules.flag)
-    use_distributed_sampler: bool = _row(True, rules.flag)
-    profiler: str | Profiler | None = _row(None, rules.an_object(Profiler, "simple"))
-    detect_anomaly: bool = _row(False, rules.flag)
-    barebones: bool = _row(False, rules.flag)
+    enable_checkpointing: bool | None = _row(None, rules.flag, "whether a default ModelCheckpoint is added")
+    enable_progress_bar: bool | None = _row(None, rules.flag, "whether a progress bar is shown")
+    enable_model_summary: bool | None = _row(None, rules.flag, "whether the weights summary is printed")
+    accumulate_grad_batches: int | Literal["auto"] | dict[int, int] = _row(
+        1,
+        rules.windows,
+        'batches for each optimizer step; or a dict from epoch to batches; or ``"auto"``: one, cut into '
+        "micro-batches where memory is short",
+        form=rules.as_windows,
+    )
+    global_batch_size: int | None = _row(
+        None,
+        rules.count(1, "samples of a step, on all ranks"),
+        "samples of all ranks in an optimizer step, in place of ``accumulate_grad_batches``: so many batches "
+        "make a step, of the same samples on any number of ranks. A signal ends the run between two steps",
+    )
+    gradient_clip_val: float | None = _row(None, rules.clip, "the limit to which gradients are clipped")
+    gradient_clip_algorithm: str | None = _row(
+        None, rules.choice("norm", "value"), '``"norm"`` (total norm) or ``"value"``', form=rules.as_word
+    )
+    deterministic: bool | str = _row(
+        False,
+        rules.choice(True, False, "warn"),
+        'use deterministic algorithms; ``"warn"`` only warns where there is none',
+        form=rules.as_word,
+    )
+    benchmark: bool | None = _row(None, rules.flag, "torch's ``cudnn.benchmark``")
+    inference_mode: bool = _row(
+        True,
+        rules.flag,
+        "``validate``, ``test`` and ``predict`` run under ``torch.inference_mode``, else ``no_grad``, as "
+        "validation inside ``fit`` always does",
+    )
+    use_distributed_sampler: bool = _row(True, rules.flag, "shard the data over ranks; False leaves it to the user")
+    profiler: Profiler | str | None = _row(
+        None,
+        rules.an_object(Profiler, "simple"),
+        'a name (``"speed"``, ``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler',
+    )
+    detect_anomaly: bool = _row(False, rules.flag, "torch's anomaly detection, and NaN losses are errors")
+    barebones: bool = _row(False, rules.flag, "nothing but the loop")
     plugins: list[Plugin | str] = _row(
         list,
         rules.objects((Precision, Environment, CheckpointIO, Launcher), "SLURMEnvironment()"),
-        also="Plugin | str",
+        "a Precision, CheckpointIO, Launcher or Environment, the name of an installed one, or a list of these",
+        written="Plugin | str | list[Plugin | str]",
         form=rules.as_list,
     )
-    sync_batchnorm: bool = _row(False, rules.flag)
-    reload_dataloaders_every_n_epochs: int = _row(0, rules.count(0, "epochs", instead="Write 0 to keep the loaders."))
-    default_root_dir: str = _row(os.getcwd, rules.path, also="PathLike[str]", form=rules.as_folder)
-    enable_autolog_hparams: bool = _row(True, rules.flag)
+    sync_batchnorm: bool = _row(False, rules.flag, "batch norm over the batches of all ranks")
+    reload_dataloaders_every_n_epochs: int = _row(
+        0, rules.count(0, "epochs", instead="Write 0 to keep the loaders."), "ask for new loaders every n epochs"
+    )
+    default_root_dir: str = _row(
+        os.getcwd,
+        rules.path,
+        "where files go when nothing else says it; default: the working directory",
+        written="str | PathLike[str]",
+        form=rules.as_folder,
+    )
+    enable_autolog_hparams: bool = _row(
+        True, rules.flag, "whether loggers get the hyperparameters that the module saves"
+    )
     model_registry: str | None = _row(
-        None, rules.of_type((str,), "text", "Write model_registry='my-model', for instance.")
+        None,
+        rules.of_type((str,), "text", "Write model_registry='my-model', for instance."),
+        "without effect: a registry of models belongs to Lightning's platform",
     )
-    compile: dict[str, Any] | None = _row(None, rules.compile_options, also="bool", form=rules.as_compile_options)
-    cuda_graphs: bool = _row(False, rules.flag)
+    compile: dict[str, Any] | None = _row(
+        None,
+        rules.compile_options,
+        "True, or arguments for ``torch.compile``, to compile the training step",
+        written="bool | dict[str, Any]",
+        form=rules.as_compile_options,
+    )
+    cuda_graphs: bool = _row(
+        False,
+        rules.flag,
+        "capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape)",
+    )
     steps_per_execution: int = _row(
-        1, rules.count(1, "training batches", instead="Write 1 to run each step by itself.")
+        1,
+        rules.count(1, "training batches", instead="Write 1 to run each step by itself."),
+        "training batches that the device is given together, for tiny steps: by ``cuda_graphs=True`` one "
+        "graph does so many steps, on XLA one program. What is due in between is never passed over",
     )
-    silence: tuple[str, ...] = _row((), rules.codes, also="list[str]", form=tuple)
-    on_signal: str = _row("exit", rules.choice("exit", "return"), form=rules.as_word)
+    silence: tuple[str, ...] = _row(
+        (), rules.codes, "codes of warnings that are not shown", written="list[str] | tuple[str, ...]", form=tuple
+    )
+    on_signal: str = _row(
+        "exit",
+        rules.choice("exit", "return"),
+        '``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``',
+        form=rules.as_word,
+    )
     prepare_data_per_node: bool | None = _row(
-        None, rules.flag, note=lambda value: "set it in the datamodule or the module."
+        None,
+        rules.flag,
+        "prepare data on one process per node (True) or of the job (False); default: the attribute of the "
+        "module or datamodule",
+        note=lambda value: "set it in the datamodule or the module.",
     )
-    eval_precision: str | Precision | None = _row(None, rules.precision, also="int", form=rules.as_precision)
-    # what ``fit`` resumes from where it is given no checkpoint itself
+    eval_precision: Precision | str | None = _row(
+        None,
+        rules.precision,
+        "a number format of its own for validation, test and prediction",
+        written="Precision | str | int",
+        form=rules.as_precision,
+    )
     ckpt_path: str | None = _row(
         None,
         rules.of_type(
             (str, os.PathLike), "the path of a checkpoint", "Write trainer.fit(model, ckpt_path='last.ckpt')."
         ),
-        also="PathLike[str]",
+        "the checkpoint that ``fit`` resumes from where it is given none itself",
         form=os.fspath,
         parameter=False,
     )
