@@ -28,6 +28,7 @@ KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA
 ON_RANKS = {"lt-strategies": "tests/lt_strategies/test_talk.py"}  # tests on two ranks for the isolated session
 # what is beside it in the isolated session, although it needs it not: it asks for it, or names it
 BESIDE = {"lt": ("lt-huggingface", "lt-recipes"), "lt-compat": ("lt-loops",)}
+WITH = {"lt-loggers": ("tensorboard",)}  # an extra of its own that half of its tests are about
 SPECIAL = ("cuda", "mps", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
 PATIENCE = runpy.run_path(str(ROOT / "tests" / "patience.py"))["PATIENCE"]
@@ -308,7 +309,7 @@ def run_alone(session: nox.Session, package: str, core: str | None = None) -> No
     if core is not None:
         wheels.append(str(RELEASE["wheel_of"](core, ROOT / ".nox" / "wheels")))
     pins = constraints(session)
-    python = fill_environment(session, "isolated", "-c", pins, *wheels, *RUNNER)
+    python = fill_environment(session, "isolated", "-c", pins, *wheels, *RUNNER, *WITH.get(package, ()))
     folder = ROOT / "tests" / import_name(package)
     command = (python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *SPREAD, str(folder))
     posargs = () if core else session.posargs

@@ -1,15 +1,11 @@
-import random
-import struct
 from pathlib import Path
 
 import pytest
 import torch
 
-from lt_core.errors import LtWarning
+from lt_core.errors import ConfigError, LtWarning
 from lt_core.logging.media import Audio, Histogram, Table, Video
 from lt_loggers import TensorBoardLogger
-from lt_loggers.tensorboard.records import Pattern, crc32c, framed
-from lt_loggers.tensorboard.wire import varint
 
 
 @pytest.fixture
@@ -27,36 +23,6 @@ def accumulated():
 def event_file(logger):
     (path,) = Path(logger.log_dir).glob("*tfevents*")
     return path
-
-
-# ---- the format ------------------------------------------------------------------------------------------------------
-
-
-def test_the_checksum_is_crc32c():
-    assert crc32c(b"123456789") == 0xE3069283
-    assert crc32c(b"") == 0
-
-
-def test_a_pattern_has_the_checksums_of_its_messages():
-    holes = [0, 3, 4, 50, 99]
-    pattern = Pattern(bytes(0 if place in holes else place for place in range(100)), holes)
-    for _ in range(20):
-        message = bytes(random.randrange(256) if place in holes else place for place in range(100))
-        assert pattern.crc(message) == crc32c(message)
-
-
-def test_a_record_is_framed_as_tensorflow_does():
-    record = framed(b"abc")
-    assert struct.unpack("<Q", record[:8]) == (3,)
-    assert record[12:15] == b"abc"
-    masked = struct.unpack("<I", record[15:])[0]
-    unmasked = (masked - 0xA282EAD8) & 0xFFFFFFFF
-    assert (unmasked >> 17 | unmasked << 15) & 0xFFFFFFFF == crc32c(b"abc")
-
-
-@pytest.mark.parametrize("value, wanted", [(0, b"\0"), (300, b"\xac\x02"), (-1, b"\xff" * 9 + b"\x01")])
-def test_integers_are_varints(value, wanted):
-    assert varint(value) == wanted
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
@@ -86,14 +52,6 @@ def test_a_negative_step_is_kept(tmp_path, accumulated):
     logger.log_metrics({"a": 1.0}, -5)
     logger.save()
     assert accumulated(logger).Scalars("a")[0].step == -5
-
-
-def test_names_that_are_new_in_each_row_fill_no_memory(tmp_path):
-    logger = TensorBoardLogger(tmp_path)
-    for step in range(400):
-        logger.log_metrics({f"name{step}": 1.0}, step)
-    logger.save()
-    assert len(logger._layouts) <= 256
 
 
 # ---- hyperparameters -------------------------------------------------------------------------------------------------
@@ -307,3 +265,9 @@ def test_large_media_do_not_wait_in_memory(tmp_path):
     for step in range(20):
         logger.log_media("noise", torch.randint(0, 256, (3, 300, 300), dtype=torch.uint8), step)
     assert sum(map(len, logger._events)) < 2_000_000
+
+
+def test_without_tensorboard_it_is_an_error_that_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("lt_loggers.tensorboard.logger.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"lt-loggers\[tensorboard\].*logger='csv'"):
+        TensorBoardLogger(tmp_path)

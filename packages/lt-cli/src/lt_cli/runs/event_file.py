@@ -1,7 +1,7 @@
-"""Scalars out of TensorBoard's event files, read without TensorBoard.
+"""Scalars out of TensorBoard's event files, in bounded memory.
 
-A file is a row of records (8 bytes length, 4 bytes checksum, data, 4 bytes checksum); the data is a protobuf ``Event``.
-Field numbers are those of event.proto, summary.proto and tensor.proto.
+The records are found here and not by TensorBoard's loader, which reads a file of 50 GB whole, and a record as long as
+its head says: 8 bytes length, 4 bytes checksum, data, 4 bytes checksum.
 """
 
 from __future__ import annotations
@@ -11,17 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_WIRE_VARINT, _WIRE_64, _WIRE_BYTES, _WIRE_32 = 0, 1, 2, 5
-_EVENT_WALL_TIME, _EVENT_STEP, _EVENT_SUMMARY, _EVENT_SESSION = 1, 2, 5, 7
-_SUMMARY_VALUE = 1
-_VALUE_TAG, _VALUE_SIMPLE, _VALUE_TENSOR = 1, 2, 8
-_TENSOR_DTYPE, _TENSOR_SHAPE, _TENSOR_CONTENT, _TENSOR_FLOATS, _TENSOR_DOUBLES = 1, 2, 4, 5, 6
-_SESSION_STATUS, _SESSION_START = 1, 1
-_DT_FLOAT, _DT_DOUBLE = 1, 2
-_LARGEST = 1 << 24  # bytes of a record of numbers: 100,000 of them, with long names
-_LONGEST_VARINT = 70  # bits in the ten bytes that 64 bits can take
+from google.protobuf.message import DecodeError
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.types_pb2 import DT_DOUBLE, DT_FLOAT
 
-Field = tuple[int, int, "int | bytes"]
+_KINDS = {DT_FLOAT: struct.Struct("<f"), DT_DOUBLE: struct.Struct("<d")}
+_LARGEST = 1 << 24  # bytes of a record of numbers: 100,000 of them, with long names
 
 
 class Scalar(NamedTuple):
@@ -41,7 +37,7 @@ class Scalar(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """A session's start: what stands in the file from this step on is no longer part of the run, as in TensorBoard."""
+    """A session's start: the file's values from this step on are no longer part of the run, as in TensorBoard."""
 
     step: int
 
@@ -60,18 +56,25 @@ def read_events(path: Path, most: int) -> Iterator[Scalar | Restart]:
         ValueError: for a file that is damaged.
     """
     for record in _records(path, most):
-        step, wall_time, summary = 0, 0.0, b""
-        for number, _, value in _fields(record):
-            if number == _EVENT_WALL_TIME and isinstance(value, bytes):
-                wall_time = _float("<d", value)
-            elif number == _EVENT_STEP and isinstance(value, int):
-                step = value
-            elif number == _EVENT_SUMMARY and isinstance(value, bytes):
-                summary = value
-            elif number == _EVENT_SESSION and isinstance(value, bytes) and _starts(value):
-                yield Restart(step)
-        for tag, result in _scalars(summary):
-            yield Scalar(tag, step, wall_time, result)
+        try:
+            event = Event.FromString(record)
+        except DecodeError as error:
+            raise ValueError(str(error)) from error
+        if event.session_log.status == SessionLog.START:
+            yield Restart(event.step)
+        for value in event.summary.value:
+            number = value.simple_value if value.HasField("simple_value") else _number(value.tensor)
+            if number is not None:
+                yield Scalar(value.tag, event.step, event.wall_time, number)
+
+
+def _number(tensor: TensorProto) -> float | None:
+    """Return the number in a tensor without dimensions, or None for any other tensor."""
+    kind = _KINDS.get(tensor.dtype)
+    if kind is None or tensor.tensor_shape.dim:
+        return None
+    held = kind.unpack(tensor.tensor_content) if len(tensor.tensor_content) == kind.size else ()
+    return next(iter([*held, *tensor.float_val, *tensor.double_val]), None)
 
 
 def _records(path: Path, most: int) -> Iterator[bytes]:
@@ -87,76 +90,3 @@ def _records(path: Path, most: int) -> Iterator[bytes]:
                 most -= length
             most -= 16
             file.seek(place)
-
-
-def _fields(data: bytes) -> Iterator[Field]:
-    """Yield number, wire type and value of each field of a message."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        number, wire = key >> 3, key & 7
-        if wire == _WIRE_VARINT:
-            whole, place = _varint(data, place)
-            yield number, wire, whole
-            continue
-        length = {_WIRE_64: 8, _WIRE_32: 4}.get(wire)
-        if length is None:
-            if wire != _WIRE_BYTES:
-                return
-            length, place = _varint(data, place)
-        yield number, wire, data[place : place + length]
-        place += length
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    result, shift = 0, 0
-    while place < len(data):
-        if shift >= _LONGEST_VARINT:
-            raise ValueError("an integer without an end")
-        byte = data[place]
-        place += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    return result, place
-
-
-def _starts(session: bytes) -> bool:
-    return any(number == _SESSION_STATUS and value == _SESSION_START for number, _, value in _fields(session))
-
-
-def _scalars(summary: bytes) -> Iterator[tuple[str, float]]:
-    for number, _, value in _fields(summary):
-        if number != _SUMMARY_VALUE or not isinstance(value, bytes):
-            continue
-        tag, result = "", None
-        for part, _, content in _fields(value):
-            if part == _VALUE_TAG and isinstance(content, bytes):
-                tag = content.decode("utf-8", "replace")
-            elif part == _VALUE_SIMPLE and isinstance(content, bytes):
-                result = _float("<f", content)
-            elif part == _VALUE_TENSOR and isinstance(content, bytes):
-                result = _tensor(content)
-        if result is not None:
-            yield tag, result
-
-
-def _tensor(data: bytes) -> float | None:
-    """Return the number in a tensor without dimensions, or None for any other tensor."""
-    fields = {number: value for number, _, value in _fields(data)}
-    kind, shape = fields.get(_TENSOR_DTYPE), fields.get(_TENSOR_SHAPE, b"")
-    width = {_DT_FLOAT: ("<f", 4), _DT_DOUBLE: ("<d", 8)}.get(kind) if isinstance(kind, int) else None
-    content = fields.get(_TENSOR_CONTENT) or fields.get(_TENSOR_FLOATS if kind == _DT_FLOAT else _TENSOR_DOUBLES)
-    if width is None or shape or not isinstance(content, bytes) or len(content) != width[1]:
-        return None
-    return _float(width[0], content)
-
-
-def _float(kind: str, content: bytes) -> float:
-    """Return a number of 4 (``"<f"``) or 8 bytes (``"<d"``)."""
-    try:
-        value: float = struct.unpack(kind, content)[0]
-    except struct.error as error:
-        raise ValueError(f"a number of {len(content)} bytes") from error
-    return value

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lt_cli.command import CommandError
-from lt_cli.runs.event_file import Restart, read_events
+from lt_core.plugins import install_hint
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
@@ -204,6 +204,11 @@ def _rows(file: Path) -> Iterator[tuple[float, dict[str, float] | None]]:
             if line.rstrip("\r\n").endswith("}"):  # a run that goes on may have half a line
                 yield _row(number, json.loads(line))
     else:
+        try:  # not at the top: a run that only says how to draw it needs no TensorBoard
+            from lt_cli.runs.event_file import Restart, read_events
+        except ImportError as error:
+            needed = f"To read it needs TensorBoard ({error}): {install_hint('lt-cli[plot]')}"
+            raise CommandError(f"{file} is an event file. {needed}", code="LT166") from error
         for found in read_events(file, _MOST_BYTES):
             yield float(found.step), None if isinstance(found, Restart) else {found.tag: found.value}
 

@@ -1,103 +1,80 @@
-"""TensorBoard's events as bytes.
+"""TensorBoard's events as bytes: its own messages and record format, in files that are ours.
 
-Field numbers are those of event.proto, summary.proto, tensor.proto and of the hparams plug-in's api.proto, as shipped
-in ``tensorboard.compat.proto`` and ``tensorboard.plugins.hparams``.
+Its EventFileWriter is not used: a resumed run cuts its file where the checkpoint was made, and goes on in it.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+from google.protobuf.struct_pb2 import Value
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.histogram_pb2 import HistogramProto
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.compat.proto.types_pb2 import DT_FLOAT, DT_STRING
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 from lt_loggers.media_files import animated_png, png, wav
-from lt_loggers.tensorboard.records import Pattern, framed
-from lt_loggers.tensorboard.wire import as_float32, double, float32, message, number, text, varint
 
-_STRING = 7  # DT_STRING
-_FLOAT = 1  # DT_FLOAT
 _LARGEST_INT = 2**53  # from here on a double has no place for every integer
 _STATUS = {"success": 1, "finished": 1, "failed": 2, "interrupted": 2}
 
 
+def framed(event: Any) -> bytes:
+    """Return the record of an event: its length and content, each with a checksum."""
+    file = BytesIO()
+    RecordWriter(file).write(event.SerializeToString())
+    return file.getvalue()
+
+
 def session_start(wall_time: float, step: int) -> bytes:
     """Return the record that hides what earlier files of the run hold at ``step`` and after it."""
-    return framed(double(1, wall_time) + number(2, step) + message(7, number(1, 1)))
+    return framed(Event(wall_time=wall_time, step=step, session_log=SessionLog(status=SessionLog.START)))
 
 
 def file_version(wall_time: float) -> bytes:
     """Return the record that begins each event file."""
-    return framed(double(1, wall_time) + text(3, "brain.Event:2"))
+    return framed(Event(wall_time=wall_time, file_version="brain.Event:2"))
 
 
-class ScalarEvents:
-    """Makes one event of all numbers of a row, for rows with the same names.
-
-    All that rows differ in has a fixed place: time, step (as long as it has as many digits) and values.
-
-    Args:
-        names: of the values.
-        step_size: bytes that the step takes as a varint.
-    """
-
-    def __init__(self, names: Sequence[str], step_size: int) -> None:
-        heads = []
-        for name in names:
-            tag = text(1, name)
-            heads.append(b"\x0a" + varint(len(tag) + 5) + tag + b"\x15")  # Summary.value{tag, simple_value}
-        length = sum(len(head) + 4 for head in heads)
-        before = b"\x2a" + varint(length)  # Event.summary
-        self._pack = struct.Struct(f"<sds{step_size}s{len(before)}s" + "".join(f"{len(head)}sf" for head in heads)).pack
-        self._parts: list[bytes | float] = [b"\x09", 0.0, b"\x10", b"", before]  # Event{wall_time, step, summary}
-        holes = [*range(1, 9), *range(10, 10 + step_size)]
-        place = 10 + step_size + len(before)
-        for head in heads:
-            self._parts += [head, 0.0]
-            place += len(head)
-            holes += range(place, place + 4)
-            place += 4
-        self._pattern = Pattern(self._pack(*self._parts), holes)
-
-    def record(self, wall_time: float, step: bytes, values: Sequence[float]) -> bytes:
-        """Return the record of one row.
-
-        Args:
-            wall_time: seconds since 1970.
-            step: as a varint.
-            values: in the order of the names.
-        """
-        parts = self._parts
-        parts[1], parts[3], parts[6::2] = wall_time, step, values
-        try:
-            content = self._pack(*parts)
-        except (OverflowError, struct.error):
-            parts[6::2] = [as_float32(value) for value in values]
-            content = self._pack(*parts)
-        return framed(content, self._pattern.crc(content))
+def scalars(wall_time: float, step: int, row: Mapping[str, float]) -> bytes:
+    """Return the record of a row of numbers."""
+    values = (Summary.Value(tag=_utf8(name), simple_value=_as_float(value)) for name, value in row.items())
+    return framed(Event(wall_time=wall_time, step=step, summary=Summary(value=values)))
 
 
 def media_event(wall_time: float, step: int, name: str, media: Media) -> bytes | None:
-    """Return the record of what is no number, or None where TensorBoard has no view of it."""
+    """Return the record of a value that is no number, or None where TensorBoard has no view of it."""
+    value: dict[str, Any]
     match media:
         case Image():
-            value = message(4, _image(media.pixels.shape, png(media.pixels)))
+            value = _image(media.pixels.shape, png(media.pixels))
         case Figure():
             content = media.png()
-            width, height = struct.unpack(">II", content[16:24])
-            value = message(4, _image((height, width, 4), content))
+            width, height = (int.from_bytes(content[place : place + 4], "big") for place in (16, 20))
+            value = _image((height, width, 4), content)
         case Video():  # browsers play animated PNGs where TensorBoard shows images
-            value = message(4, _image(media.frames.shape[1:], animated_png(media.frames, media.fps)))
+            value = _image(media.frames.shape[1:], animated_png(media.frames, media.fps))
         case Histogram():
-            value = message(5, _histogram(media))
+            value = {"histo": _histogram(media)}
         case Audio():
-            value = message(6, _audio(media))
+            frames, channels = media.samples.shape
+            sizes = {"sample_rate": media.sample_rate, "num_channels": channels, "length_frames": frames}
+            audio = Summary.Audio(**sizes, encoded_audio_string=wav(media), content_type="audio/wav")
+            value = {"audio": audio}
         case Text():
             value = _markdown(media.text)
         case Table():
             value = _markdown(media.markdown())
         case _:
             return None
-    return _event(wall_time, step, text(1, name) + value)
+    return _event(wall_time, step, name, value)
 
 
 def hparams_start(wall_time: float, params: Mapping[str, bool | int | float | str]) -> bytes:
@@ -105,56 +82,68 @@ def hparams_start(wall_time: float, params: Mapping[str, bool | int | float | st
 
     No record lists the metrics: the tab then shows all scalars of the run.
     """
-    entries = b"".join(message(1, text(1, name) + message(2, _value(value))) for name, value in params.items())
-    return _hparams(wall_time, "session_start_info", message(3, entries + double(5, wall_time)))
+    values = {_utf8(name): _value(value) for name, value in params.items()}
+    info = SessionStartInfo(hparams=values, start_time_secs=wall_time)
+    return _hparams(wall_time, session_start_info=info)
 
 
 def hparams_end(wall_time: float, status: str) -> bytes:
     """Return the record that gives the HPARAMS tab the run's status."""
-    return _hparams(wall_time, "session_end_info", message(4, number(1, _STATUS.get(status, 0)) + double(2, wall_time)))
+    info = SessionEndInfo(status=_STATUS.get(status, 0), end_time_secs=wall_time)
+    return _hparams(wall_time, session_end_info=info)
 
 
-def _hparams(wall_time: float, kind: str, data: bytes) -> bytes:
-    nothing = message(8, number(1, _FLOAT) + message(2, b""))
-    return _event(wall_time, 0, text(1, f"_hparams_/{kind}") + nothing + _plugin("hparams", number(1, 0) + data))
+def _hparams(wall_time: float, **info: Any) -> bytes:
+    nothing = TensorProto(dtype=DT_FLOAT, tensor_shape=TensorShapeProto())
+    content = HParamsPluginData(version=0, **info).SerializeToString()
+    return _event(wall_time, 0, f"_hparams_/{next(iter(info))}", {"tensor": nothing, **_plugin("hparams", content)})
 
 
-def _event(wall_time: float, step: int, value: bytes) -> bytes:
-    return framed(double(1, wall_time) + number(2, step) + message(5, message(1, value)))
+def _event(wall_time: float, step: int, name: str, value: Mapping[str, Any]) -> bytes:
+    summary = Summary(value=[Summary.Value(tag=_utf8(name), **value)])
+    return framed(Event(wall_time=wall_time, step=step, summary=summary))
 
 
-def _plugin(name: str, content: bytes) -> bytes:
-    return message(9, message(1, text(1, name) + message(2, content)))
+def _plugin(name: str, content: bytes) -> dict[str, Any]:
+    return {"metadata": SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=name, content=content))}
 
 
-def _value(value: bool | float | str) -> bytes:
-    """Return a google.protobuf.Value."""
+def _value(value: bool | float | str) -> Value:
     if isinstance(value, bool):
-        return number(4, value)
+        return Value(bool_value=value)
     if isinstance(value, str) or abs(value) > _LARGEST_INT:
-        return text(3, str(value))
-    return double(2, value)
+        return Value(string_value=_utf8(str(value)))
+    return Value(number_value=value)
 
 
-def _image(shape: Sequence[int], content: bytes) -> bytes:
-    return number(1, shape[0]) + number(2, shape[1]) + number(3, shape[2]) + message(4, content)
+def _image(shape: Sequence[int], content: bytes) -> dict[str, Any]:
+    height, width, channels = shape
+    size = {"height": height, "width": width, "colorspace": channels}
+    return {"image": Summary.Image(**size, encoded_image_string=content)}
 
 
-def _audio(media: Audio) -> bytes:
-    frames, channels = media.samples.shape
-    head = float32(1, media.sample_rate) + number(2, channels) + number(3, frames)
-    return head + message(4, wav(media)) + text(5, "audio/wav")
-
-
-def _histogram(media: Histogram) -> bytes:
+def _histogram(media: Histogram) -> HistogramProto:
     values = media.values
     counts, edges = media.binned()
-    head = double(1, float(values.min())) + double(2, float(values.max())) + double(3, len(values))
-    sums = double(4, float(values.sum())) + double(5, float((values * values).sum()))
-    limits, heights = (struct.pack(f"<{len(counts)}d", *numbers) for numbers in (edges[1:], counts))
-    return head + sums + message(6, limits) + message(7, heights)
+    sums = {"sum": float(values.sum()), "sum_squares": float((values * values).sum())}
+    ends = {"min": float(values.min()), "max": float(values.max()), "num": len(values)}
+    return HistogramProto(**ends, **sums, bucket_limit=edges[1:], bucket=counts)
 
 
-def _markdown(content: str) -> bytes:
-    tensor = number(1, _STRING) + message(2, message(2, number(1, 1))) + text(8, content)
-    return message(8, tensor) + _plugin("text", b"")
+def _markdown(content: str) -> dict[str, Any]:
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
+    tensor = TensorProto(dtype=DT_STRING, tensor_shape=shape, string_val=[content.encode("utf-8", "replace")])
+    return {"tensor": tensor, **_plugin("text", b"")}
+
+
+def _utf8(text: str) -> str:
+    """Return ``text`` with a question mark in place of what cannot be UTF-8, which protobuf refuses."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _as_float(value: float) -> float:
+    """Return ``value``, also an int of any size; infinity where it is too large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from time import time
@@ -21,15 +22,6 @@ from lt_loggers.folder import FolderLogger
 from lt_loggers.log_file import LogFile
 from lt_loggers.params import cells
 from lt_loggers.rows import Row
-from lt_loggers.tensorboard.events import (
-    ScalarEvents,
-    file_version,
-    hparams_end,
-    hparams_start,
-    media_event,
-    session_start,
-)
-from lt_loggers.tensorboard.wire import varint
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -43,7 +35,7 @@ _LARGE = 1 << 20  # bytes of media that are worth a write of their own
 class TensorBoardLogger(FolderLogger):
     """Writes one event file, which TensorBoard shows while it grows, and ``hparams.yaml``.
 
-    Writing needs no further package; ``experiment`` and ``log_graph`` need TensorBoard, as does looking at the file::
+    Needs TensorBoard (``lt-loggers[tensorboard]``), which also shows the file::
 
         tensorboard --logdir lightning_logs
 
@@ -62,6 +54,9 @@ class TensorBoardLogger(FolderLogger):
         max_queue: steps (or rows) between writes; what a killed process can lose.
         flush_secs: seconds between writes, when the steps are slow.
         filename_suffix: end of the event file's name.
+
+    Raises:
+        ConfigError: where TensorBoard is not installed.
     """
 
     @checks_arguments
@@ -81,6 +76,12 @@ class TensorBoardLogger(FolderLogger):
         flush_secs: float = 10,
         filename_suffix: str = "",
     ) -> None:
+        if find_spec("tensorboard") is None:
+            raise ConfigError(
+                f"TensorBoardLogger needs TensorBoard: {install_hint('lt-loggers[tensorboard]')}; logger='csv' needs "
+                "no further package.",
+                code="LT551",
+            )
         super().__init__(
             save_dir, name, version, sub_dir=sub_dir, prefix=prefix, flush_every=max_queue, flush_secs=flush_secs
         )
@@ -91,7 +92,6 @@ class TensorBoardLogger(FolderLogger):
         self._events: list[bytes] = []
         self._events_size, self._events_since = 0, 0.0
         self._hparams_due = self._hparams_shown = False
-        self._layouts: dict[tuple[int, tuple[str, ...]], ScalarEvents] = {}
         self._experiment: SummaryWriter | None = None
 
     @property
@@ -99,14 +99,8 @@ class TensorBoardLogger(FolderLogger):
         """A ``torch.utils.tensorboard.SummaryWriter`` whose events go to this logger's file."""
         if self._experiment is None:
             self.claim_version()
-            try:
-                from lt_loggers.tensorboard.summary_writer import LoggerSummaryWriter
-            except ImportError as error:
-                raise ConfigError(
-                    f"TensorBoardLogger.experiment and log_graph need TensorBoard ({error}): "
-                    f"{install_hint('lt-loggers[tensorboard]')}",
-                    code="LT551",
-                ) from error
+            from lt_loggers.tensorboard.summary_writer import LoggerSummaryWriter
+
             self._experiment = LoggerSummaryWriter(str(self.files_dir), self.add_event, self.save)
         return self._experiment
 
@@ -119,9 +113,11 @@ class TensorBoardLogger(FolderLogger):
         self._hparams_due = not self._hparams_shown and (self._default_hp_metric or bool(metrics))
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
+        from lt_loggers.tensorboard import events
+
         media = as_media(value)
         step = max(0, round(self._rows.last_step)) if step is None else round(step)
-        record = None if media is None else media_event(time(), step, name, media)
+        record = None if media is None else events.media_event(time(), step, name, media)
         if record is None:
             return False
         self.add_event(record)
@@ -144,7 +140,7 @@ class TensorBoardLogger(FolderLogger):
         add_graph(self.experiment, model, inputs)
 
     def add_event(self, record: bytes) -> None:
-        """Write a record, as :func:`lt_loggers.tensorboard.records.framed` makes it, with the next rows."""
+        """Write a record, as :func:`lt_loggers.tensorboard.events.framed` makes it, with the next rows."""
         if process_rank():
             return
         self._events_since = self._events_since if self._events else time()
@@ -158,7 +154,9 @@ class TensorBoardLogger(FolderLogger):
         """Write what is left, and how the run ended."""
         self.save()
         if self._hparams_shown and not process_rank():
-            self._events.append(hparams_end(time(), status))
+            from lt_loggers.tensorboard import events
+
+            self._events.append(events.hparams_end(time(), status))
             self.save()
 
     # ---- the file ----------------------------------------------------------------------------------------------------
@@ -167,30 +165,22 @@ class TensorBoardLogger(FolderLogger):
         return bool(self._events) or self._hparams_due or super()._has_more()
 
     def _write(self, rows: list[Row]) -> None:
+        from lt_loggers.tensorboard import events
+
         self.claim_version()
-        file = self._opened()
-        content = [] if file.size else self._beginning()
+        file, content = self._opened(), []
+        if not file.size:
+            content.append(events.file_version(time()))
+            if self._purge_step is not None:
+                content.append(events.session_start(time(), self._purge_step))
         if self._hparams_due or (content and self._hparams_shown and self.hparams):
-            content.append(hparams_start(time(), cells(self.hparams)))
-        content += [self._record(*row) for row in rows]
-        events = self._events[:]
-        file.append(b"".join([*content, *events]))
+            content.append(events.hparams_start(time(), cells(self.hparams)))
+        content += [events.scalars(at, round(step), row) for step, at, row in rows]
+        waiting = self._events[:]
+        file.append(b"".join([*content, *waiting]))
         self._hparams_shown, self._hparams_due = self._hparams_shown or self._hparams_due, False
-        self._events_size -= sum(map(len, events))
-        del self._events[: len(events)]
-
-    def _beginning(self) -> list[bytes]:
-        purge = [] if self._purge_step is None else [session_start(time(), self._purge_step)]
-        return [file_version(time()), *purge]
-
-    def _record(self, step: float, wall_time: float, row: dict[str, int | float]) -> bytes:
-        step_bytes, names = varint(round(step)), tuple(row)
-        layout = self._layouts.get((len(step_bytes), names))
-        if layout is None:
-            if len(self._layouts) >= 256:  # names that are new in each row must not fill the memory
-                self._layouts.clear()
-            layout = self._layouts[len(step_bytes), names] = ScalarEvents(names, len(step_bytes))
-        return layout.record(wall_time, step_bytes, list(row.values()))
+        self._events_size -= sum(map(len, waiting))
+        del self._events[: len(waiting)]
 
     def _opened(self) -> LogFile:
         """Return this run's event file, cut to what a checkpoint recorded."""
@@ -224,4 +214,4 @@ class TensorBoardLogger(FolderLogger):
         return {"events": {"name": file.path.name, "size": file.size, "hparams": self._hparams_shown}}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_experiment": None, "_layouts": {}}
+        return {**super().__getstate__(), "_experiment": None}

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.tensorboard.writer import FileWriter, SummaryWriter
 
-from lt_loggers.tensorboard.records import framed
+from lt_loggers.tensorboard.events import framed
 
 
 class _Events:
@@ -21,7 +21,7 @@ class _Events:
         return self._log_dir
 
     def add_event(self, event: Any) -> None:
-        self._add(framed(event.SerializeToString()))
+        self._add(framed(event))
 
     def reopen(self) -> None:
         """Nothing is ever closed."""
