@@ -31,7 +31,7 @@ __all__ = [
 
 
 def save(tree: Mapping[str, Any], path: StrPath, *, storage_options: Any = None) -> None:
-    """Write a tree of tensors and plain data; what stands at ``path`` stays until the new file is complete.
+    """Write a tree of tensors and plain data; an older file at ``path`` stays until the new one is complete.
 
     Args:
         tree: dicts, lists, numbers, strings, tensors... (:mod:`lt_core.files.plain_data`), nested as you like.
@@ -39,7 +39,7 @@ def save(tree: Mapping[str, Any], path: StrPath, *, storage_options: Any = None)
         storage_options: for URLs: the arguments of fsspec's file system.
 
     Raises:
-        CheckpointError: for what is no plain data, naming its key, before anything is written; for errors of the file
+        CheckpointError: for a value that is not plain data, by its key, before anything is written; for errors of the file
             system, naming file, cause and remedy.
     """
     TorchCheckpointIO().save_checkpoint(tree, path, storage_options)
@@ -79,7 +79,7 @@ def verify(path: StrPath) -> None:
 
 
 def _reader(path: Any) -> CheckpointIO:
-    """Return what reads a file, or a folder: torch's code for the latter takes a second to import."""
+    """Return the reader of a file or a folder; torch's code for folders takes a second to import."""
     if isinstance(path, (str, PathLike)) and not is_remote(path) and Path(path).is_dir():
         return __getattr__("ShardedCheckpointIO")()  # type: ignore[no-any-return]
     return TorchCheckpointIO()

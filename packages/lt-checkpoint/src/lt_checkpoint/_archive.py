@@ -17,7 +17,7 @@ CHUNK = 1 << 20
 """Bytes read at a time for a checksum: small enough to stay in the processor's cache."""
 
 NO_CHECKSUM = 0
-"""What torch writes where ``torch.serialization.set_crc32_options(False)`` is in force."""
+"""Checksum in files written under ``torch.serialization.set_crc32_options(False)``."""
 
 _END = struct.Struct("<4s4H2LH")
 _END64_PLACE = struct.Struct("<4sLQL")
@@ -54,7 +54,7 @@ class Record(NamedTuple):
 class Archive:
     """The records of an open file. The directory must agree with itself, so that any other reader sees the same.
 
-    Records are stored as they are (what is packed could unfold to any size), one after the other, with different names
+    Records are stored as they are (a packed one could unfold to any size), one after the other, with different names
     in one folder.
 
     Args:

@@ -1,7 +1,7 @@
 """Folders that are complete or not there: written beside their final name, then renamed.
 
-What is written is ``.<name>.partial`` until it is complete; what it replaces is ``.<stem>.old<suffix>`` for the moment
-between the two renames, and is found there by :func:`standing`. A writer holds a lock on what it writes while it lives.
+A new folder is ``.<name>.partial`` until it is complete; the old one is ``.<stem>.old<suffix>`` for the moment
+between the two renames, and is found there by :func:`standing`. A writer locks its folder while it lives.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Give a complete folder its name; what has stood there goes last."""
+    """Give a complete folder its name; the older one of that name is deleted last."""
     old = _old(path)
     if path.exists():
         _delete(old)  # of a process that was killed right here
@@ -73,7 +73,7 @@ def remove_folder(path: Path) -> None:
 
 
 def clean_folders(parent: Path) -> list[Path]:
-    """Delete the folders that killed writers have left in ``parent``; return them. What is being written stays."""
+    """Delete the folders that killed writers have left in ``parent``; return them. Folders being written stay."""
     if not parent.is_dir():
         return []
     return [entry for entry in sorted(parent.iterdir()) if _is_left(entry) and _unlocked(entry) and _gone(entry)]

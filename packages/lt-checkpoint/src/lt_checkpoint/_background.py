@@ -24,14 +24,14 @@ MEMORY_SHARE = 0.8
 class AsyncCheckpointIO(Wrapping):
     """Copies the checkpoint into buffers that it keeps, and has a thread write it by another ``CheckpointIO``.
 
-    What is asked for later happens later: a new save waits for the one before; links and removals take their turn, and
+    Requests are served in order: a new save waits for the one before; links and removals take their turn, and
     are left out when the save before them has failed, so that nothing old goes before the new is there. Reading waits
     for the writer. Errors of the thread come out of :meth:`wait`, which must be called before the end. Folders to which
     every rank contributes are written in the background too, by a :class:`~lt_checkpoint.ShardedCheckpointIO` around
     this.
 
     Args:
-        checkpoint_io: what writes and reads; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
+        checkpoint_io: writes and reads; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
     """
 
     _errors: list[tuple[str, Exception]]
@@ -59,7 +59,7 @@ class AsyncCheckpointIO(Wrapping):
         return self._copies.take(tree)
 
     def later(self, path: StrPath, write: Callable[[], object]) -> None:
-        """Have the thread call ``write``; what it raises is the failure of the save of ``path``."""
+        """Have the thread call ``write``; its exception is the failure of the save of ``path``."""
         self._jobs.append(self._thread().submit(self._write, path, write))
 
     def afterwards(self, act: Callable[..., None], *args: Any) -> None:
@@ -79,7 +79,7 @@ class AsyncCheckpointIO(Wrapping):
         self.afterwards(self.io.add_name, target, name)
 
     def wait(self) -> None:
-        """Return when all is written; raise what has failed since the last call, further errors as its notes."""
+        """Return when all is written; raise the first failure since the last call, with the others as notes."""
         self.settle()
         self.io.wait()
         errors = [error for _, error in self._errors]
@@ -94,7 +94,7 @@ class AsyncCheckpointIO(Wrapping):
         return self._process == os.getpid() and not all(job.done() for job in self._jobs)
 
     def failures(self) -> dict[str, Exception]:
-        """Wait, and return what has failed since the last call or :meth:`wait`, by the path that was to be changed."""
+        """Wait, and return the failures since the last call or :meth:`wait`, by path."""
         self.settle()
         found = {**self.io.failures(), **dict(self._errors)}
         self._errors, self._save_failed = [], False

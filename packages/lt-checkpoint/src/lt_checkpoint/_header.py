@@ -1,4 +1,4 @@
-"""Reads what a checkpoint says of itself from its first bytes, without its tensors; no code of the file runs."""
+"""Reads a checkpoint's header from its first bytes, without its tensors; no code of the file runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 
 
 def read_header(read: Callable[[int, int], bytes]) -> Header | None:
-    """Return what a checkpoint file says of itself; None where it says nothing, or cannot be understood.
+    """Return the header of a checkpoint file; None if it has none, or it cannot be understood.
 
     Args:
         read: returns the file's bytes between two offsets, fewer at its end.

@@ -76,7 +76,7 @@ class HostCopies:
 
 
 def host_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``tree`` with its tensors on the CPU; those that are there already stay, unless they waste a file's space.
+    """Return ``tree`` with its tensors on the CPU; CPU tensors are not copied, unless they waste a file's space.
 
     Raises:
         CheckpointError: for anything that is neither plain data nor a tensor.
@@ -147,7 +147,7 @@ def _has_storage(tensor: Tensor) -> bool:
 
 
 def _view(tensor: Tensor) -> tuple[Any, ...]:
-    """Return what two tensors have in common when they are the same part of the same memory."""
+    """Return a key that two tensors share if they are the same part of the same memory."""
     memory = (tensor.untyped_storage().data_ptr(), tensor.device)
     return (
         memory,

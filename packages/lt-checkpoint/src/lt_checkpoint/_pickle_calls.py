@@ -1,6 +1,6 @@
-"""What the pickle of a checkpoint may name and call, and what stands for the results in a dry run of it.
+"""Names and calls allowed in a checkpoint's pickle, and stand-ins for their results in a dry run.
 
-Only what plain data and tensors need; each call only with arguments that fit, every tensor inside its storage.
+Only names that plain data and tensors need, calls whose arguments fit, tensors inside their storage.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DTYPE_BYTES = {
 
 
 class RefusedError(Exception):
-    """A pickle that is damaged, or does more than build plain data and tensors; the message says what."""
+    """A pickle that is damaged, or does more than build plain data and tensors."""
 
 
 class Global(NamedTuple):
@@ -49,7 +49,7 @@ class Storage(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a call returns."""
+    """Result of a call."""
 
     kind: str
 
@@ -207,14 +207,14 @@ CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "builtins.bytearray": _bytearray,
     "_codecs.encode": _encode,
 }
-"""What may be called, and what checks the arguments: returns the result's stand-in, or None where they do not fit."""
+"""Check of each call's arguments: returns the result's stand-in, or None if they do not fit."""
 
 
-# ---- what may be kept ------------------------------------------------------------------------------------------------
+# ---- values in containers --------------------------------------------------------------------------------------------
 
 
 def checked_value(value: Any) -> Any:
-    """Return what may be kept in a container: everything but functions, which a pickle may only call."""
+    """Return ``value`` unless it is a function, which a pickle may call and not keep."""
     if type(value) is Global and (value.name in CALLS or not stand_ins.may_be_kept(value.name)):
         raise RefusedError(f"it keeps {value.name} as if it were data")
     return value
@@ -230,7 +230,7 @@ def checked_key(key: Any, depth: int = 0) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """Return what an error calls a value."""
+    """Return the name of a value's kind, for errors."""
     if type(value) in (Global, Foreign):
         return str(value.name)
     return value.kind if type(value) is Made else type(value).__name__.removeprefix("_")

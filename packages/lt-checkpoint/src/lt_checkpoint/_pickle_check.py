@@ -2,9 +2,9 @@
 
 A pickle is a program for a small stack machine. :func:`dry_run` runs it with stand-ins for all that it names: only the
 opcodes that plain data and tensors need, only a short list of names, each called only with arguments that fit, every
-tensor inside its storage. What is not on a list is refused; the second wall is ``torch.load(weights_only=True)``.
+tensor inside its storage. Everything else is refused; the second wall is ``torch.load(weights_only=True)``.
 
-By hand, since the second wall allocates what a few bytes ask for; Python's unpicklers import and call, and the one
+By hand: the second wall allocates as much as a few bytes ask for; Python's unpicklers import and call, and the one
 in Python takes a text that is cut off for a whole one; ``pickletools.genops`` undoes escapes in names, so that it
 reads another name than torch does.
 """
@@ -43,20 +43,20 @@ class CutOffError(RefusedError):
 
 
 MAX_DEPTH = 1000
-"""Containers in containers; what lt saves has at most 200."""
+"""Containers in containers; lt's files have at most 200."""
 
 _TOO_DEEP = f"its pickle nests containers more than {MAX_DEPTH} deep"
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a dry run has seen.
+    """Result of a dry run.
 
     Attributes:
         root: the outermost value; containers are real, tensors are not.
         storages: bytes of each storage that tensors point into, by its key in the archive.
         device_tensors: whether there are tensors of devices without storages (XLA), which torch reads to one device.
-        containers: what objects of a foreign class are, a list or a dict, where they get items.
+        containers: kind (list or dict) of the objects of a foreign class that get items.
         objects: names of classes that stand for objects of them, once the file is read.
         foreign: names outside of plain data for which :mod:`lt_checkpoint._stand_ins` has a harmless stand-in.
         end: offset of the first byte after the pickle.
@@ -89,7 +89,7 @@ def dry_run(data: bytes, start: int = 0) -> Findings:
 def first_item(data: bytes, start: int = 0) -> tuple[Any, Any] | None:
     """Return the first key and value of the outermost dict, where ``data`` holds at least these in full.
 
-    What comes behind them may be cut off, or be what :func:`dry_run` refuses.
+    The rest may be cut off, or refused by :func:`dry_run`.
     """
     machine = _Machine(data, start)
     with contextlib.suppress(RefusedError, IndexError, struct.error, *_SENSELESS):

@@ -39,7 +39,7 @@ def write_remote(url: str, write: Callable[[IO[bytes]], object], options: Any = 
 
 @contextmanager
 def local_copy(url: str) -> Iterator[IO[bytes]]:
-    """Return a context with a temporary local file of what is at ``url``.
+    """Return a context with a temporary local copy of ``url``.
 
     Raises:
         CheckpointError: names URL and cause.
@@ -92,7 +92,7 @@ def remote_files(url: str, suffix: str) -> dict[str, int]:
 
 
 _TIME_KEYS = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
-"""Where file systems of fsspec put the time into what they list."""
+"""Keys for the modification time in listings of fsspec's file systems."""
 
 
 def _time_in(entry: dict[str, Any]) -> datetime | float | None:

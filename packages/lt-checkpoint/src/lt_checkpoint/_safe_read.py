@@ -1,6 +1,6 @@
 """Reading checkpoints: checked first, then by ``torch.load(weights_only=True)``; no code of the file runs.
 
-Order of the checks: what kind of file it is, the archive's directory, the pickle by a dry run, sizes of all records,
+Order of the checks: the kind of file, the archive's directory, the pickle by a dry run, sizes of all records,
 their checksums: each record is summed as torch reads it, so that its bytes are read once. Each failure is one
 :class:`CheckpointError` that names the path, the reason and the remedy.
 """
@@ -46,11 +46,11 @@ _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
 
 class _ForeignError(Exception):
-    """A file that no ``torch.save`` wrote, trusted or not; the message says what it is."""
+    """A file that no ``torch.save`` wrote, trusted or not."""
 
 
 class _UntrustworthyError(Exception):
-    """What the code of a trusted file raised; the message says what."""
+    """An exception raised by the code of a trusted file."""
 
 
 def read_checkpoint(
@@ -70,7 +70,7 @@ def read_checkpoint(
         trusted: read it even if it is more than plain data.
         mmap: map tensors from the file; checksums are then not compared.
         verify: compare the checksum of every record.
-        name: what to call it in errors; default: the path.
+        name: in errors; default: the path.
 
     Raises:
         CheckpointError: for a file that is missing, empty, damaged, foreign or hostile.
@@ -147,7 +147,7 @@ def _open(path: Path, shown: str) -> IO[bytes]:
 
 
 def _check(file: IO[bytes], trusted: bool) -> tuple[Archive | None, Findings]:
-    """Check everything but checksums: the archive (None for the legacy format), and what its pickle does."""
+    """Check all but checksums; return the archive (None for the legacy format) and the findings in its pickle."""
     file.seek(0)
     head = file.read(64)
     if not head.strip(b"\0"):

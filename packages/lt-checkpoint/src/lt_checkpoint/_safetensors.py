@@ -1,4 +1,4 @@
-"""Weights in the format of safetensors: a checkpoint's ``state_dict``, and what JSON can hold of the rest."""
+"""Weights in the format of safetensors: a checkpoint's ``state_dict``, and the rest as far as JSON holds it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lt_core.files.checkpoint_header import Header
 from lt_core.plugins import install_hint
 
 _OF_TRAINING = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "gaps", "native_amp_scaling_state")
-"""What only a resume needs."""
+"""Keys that only a resume needs."""
 
 _OURS = {"written_by": "lt-checkpoint"}
 """Marks a file whose metadata is JSON of ours."""
@@ -33,7 +33,7 @@ def as_bytes(tree: Mapping[str, Any], path: Any) -> bytes:
     too.
 
     Raises:
-        CheckpointError: for what is no dense tensor, naming its key; where safetensors is not installed.
+        CheckpointError: for a value that is no dense tensor, naming its key; if safetensors is not installed.
     """
     save = _library(path).save
     weights, metadata = _unshared(tree.get("state_dict", tree), path)
@@ -157,7 +157,7 @@ def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> dict
 
 
 def read_metadata(read: Callable[[int, int], bytes]) -> dict[str, Any]:
-    """Return what a file says beside its weights; nothing where it cannot be understood.
+    """Return a file's metadata; empty if it cannot be understood.
 
     Args:
         read: returns the file's bytes between two offsets, fewer at its end.

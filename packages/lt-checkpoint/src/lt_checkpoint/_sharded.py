@@ -55,7 +55,7 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
     Read by one process, a folder is the tree that one file would hold: whole weights, whole states of optimizers.
 
     Args:
-        checkpoint_io: what writes and reads files; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
+        checkpoint_io: writes and reads files; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
     """
 
     def save_shards(self, tree: dict[str, Any], path: StrPath, ranks: Ranks) -> None:
@@ -65,7 +65,7 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
         before.
 
         Raises:
-            CheckpointError: on every rank, when the file system refuses one of them; what stood at ``path`` stays.
+            CheckpointError: on every rank, when the file system refuses one of them; an older folder at ``path`` stays.
         """
         check_ending(path)
         if is_safetensors(path):
@@ -159,7 +159,7 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
         """Return if it is complete: every file that a folder's manifest names is there, with its size and checksum.
 
         Raises:
-            CheckpointError: names what is missing or damaged.
+            CheckpointError: for a missing or damaged file, by name.
         """
         self.settle()
         if not is_one(path):
@@ -221,7 +221,7 @@ class _StoredOptimizer(Stored):
     Args:
         folder: where they are.
         number: which optimizer's.
-        kinds: what there is for each parameter; text stands for a tensor that is sharded as its parameter.
+        kinds: states of each parameter; text stands for a tensor that is sharded as its parameter.
     """
 
     def __init__(self, folder: Path, number: int, kinds: dict[str, dict[str, Any]]) -> None:
@@ -245,7 +245,7 @@ def is_one(path: str | PathLike[str]) -> bool:
 
 
 def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
-    """Turn a sharded checkpoint's folder into one file, in this process: what ``state_dict_type="full"`` had written.
+    """Turn a sharded checkpoint's folder into one file as of ``state_dict_type="full"``, in this process.
 
     It loads by ``load_from_checkpoint`` and ``torch.load(weights_only=True)``, and a run on any device resumes from it.
 
@@ -258,7 +258,7 @@ def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
 
 
 class _Plain(DefaultLoadPlanner):
-    """Reads what is no tensor without running its code."""
+    """Reads values that are no tensors without running their code."""
 
     def load_bytes(self, read_item: Any, value: Any) -> None:
         name = read_item.dest_index.fqn
@@ -266,10 +266,10 @@ class _Plain(DefaultLoadPlanner):
 
 
 class _ReadOnce(FileSystemReader):
-    """Reads each file of a folder from its start to its end, and sums what it reads.
+    """Reads each file of a folder from its start to its end, and sums its bytes.
 
     Attributes:
-        sums: of each file, what was read of it from its start on.
+        sums: checksum of each file's bytes read so far.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -300,7 +300,7 @@ def _whole(
     Args:
         files: reads the rest.
         folder: where it stands.
-        path: what it is called.
+        path: of the file.
         trusted: see :meth:`~lt_core.checkpoint.CheckpointIO.load_checkpoint`.
         verify: compare the files with the manifest.
     """
@@ -357,7 +357,7 @@ def _parted(tree: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _add_of_others(rest: dict[str, Any], ranks: Ranks) -> None:
-    """Add what other ranks have beside their tensors, where they hold other layers; called on every rank."""
+    """Add the other ranks' values that are no tensors, if they hold other layers; called on every rank."""
     states = rest.get("optimizer_states", [])
     mine = rest["names"], [state["kinds"] for state in states]
     layers = [mine[0], [list(kinds) for kinds in mine[1]]]
@@ -382,7 +382,7 @@ def _complete(
         io: writes the rest.
         rest: all but the tensors.
         target: the folder's name.
-        lock: what holds the draft.
+        lock: on the draft.
     """
     draft = draft_of(target)
     with lock:
@@ -404,7 +404,7 @@ def _complete(
                     put_in_place(draft, target)
                     sync_directory(target.parent)
         except (CheckpointError, OSError):
-            if ranks.rank == 0:  # what stays would fill the disk further
+            if ranks.rank == 0:  # the rest would fill the disk further
                 shutil.rmtree(draft, ignore_errors=True)
             raise
 
@@ -434,7 +434,7 @@ def _shared_error(ranks: Ranks, target: Path) -> Iterator[None]:
 
 
 def _cause(error: CheckpointException) -> BaseException:
-    """Return what failed on the first rank where something did."""
+    """Return the error of the first rank that failed."""
     return next(iter(error.failures.values()))[0]
 
 
@@ -445,7 +445,7 @@ def _read(tensors: dict[str, Any], folder: Path) -> None:
 
 
 def _own_files(folder: Path, rank: int) -> list[Path]:
-    """Return what ``rank`` has written: its shards, and rank 0 the index too."""
+    """Return the files of ``rank``: its shards, and on rank 0 the index."""
     return [*sorted(folder.glob(f"__{rank}_*")), *([folder / ".metadata"] if rank == 0 else [])]
 
 
@@ -473,9 +473,9 @@ def _damaged(
 
     Args:
         folder: where they are.
-        files: what the manifest says.
+        files: of the manifest.
         share: which of them, by name, are looked at.
-        read: what is known of them already.
+        read: sums that are known already.
     """
     known = read or {}
     return [name for name in sorted(files)[share] if not _as_written(folder / Path(name).name, files[name], known)]
@@ -514,7 +514,7 @@ def _shards(entries: dict[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _kinds(entries: dict[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return for each state what a rank needs to prepare memory for its part; what is no tensor goes here itself."""
+    """Return for each state its layout, for a rank to allocate its part; values that are no tensors as they are."""
 
     def kind(value: Any) -> Any:
         if isinstance(value, DTensor):
@@ -551,7 +551,7 @@ def _check_metadata(folder: Path) -> None:
     """Raise where reading torch's index of a folder would run code that is none of torch's own.
 
     Raises:
-        CheckpointError: names the folder and what it would have called.
+        CheckpointError: with the folder and the name that it would have called.
     """
     try:
         with (folder / ".metadata").open("rb") as file:

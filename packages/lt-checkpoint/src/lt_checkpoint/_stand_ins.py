@@ -1,4 +1,4 @@
-"""Harmless stand-ins for what other people's checkpoints name beside plain data: nothing of theirs is imported.
+"""Harmless stand-ins for classes and functions that checkpoints name: nothing of theirs is imported.
 
 Lightning's files name its own classes, ``argparse.Namespace``, paths, numpy's numbers, OmegaConf's nodes. Reading gives
 plain data for them: dicts, strings, numbers, tensors. Any other class becomes its name, and so does each object of it:
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 SafeGlobals = list[Any]
-"""What ``torch.serialization.safe_globals`` takes: pairs of a stand-in and the name that it stands for."""
+"""The argument of ``torch.serialization.safe_globals``: pairs of a stand-in and its name."""
 
 _DICTS = frozenset(
     {
@@ -129,7 +129,7 @@ def plain(tree: Any) -> tuple[Any, set[str]]:
 
 
 def _stand_in(name: str) -> Any:
-    """Return what stands for ``name`` in ``torch.load``: a class, a function, or for a mere mention the name itself."""
+    """Return the stand-in for ``name`` in ``torch.load``: a class, a function, or the name itself if only mentioned."""
     if name in _DICTS:
         return _Dict
     if name in _PATHS:
@@ -256,7 +256,7 @@ def _reconstruct(*args: Any) -> _Array:
 
 
 class _Plain:
-    """One walk over a tree; what occurs twice is walked once.
+    """One walk over a tree; a value that occurs twice is walked once.
 
     Attributes:
         objects: the names of the classes of which it met objects.
@@ -298,7 +298,7 @@ class _Plain:
         return form
 
     def _opened(self, shell: _Shell) -> Any:
-        """Return what a foreign object holds: OmegaConf's nodes their contents, others their attributes by name."""
+        """Return the contents of OmegaConf's nodes, and the attributes of other foreign objects by name."""
         state = vars(shell)
         for inner in ("_content", "_val"):
             if inner in state:

@@ -40,7 +40,7 @@ StrPath = str | PathLike[str]
 class TorchCheckpointIO(OneFile):
     """Writes and reads one file for each checkpoint, in the format of ``torch.save``, as :class:`CheckpointIO` says.
 
-    What was written is checked before it gets its name; reading compares all checksums. Paths may be URLs that fsspec
+    A file is read back before it gets its name; reading compares all checksums. Paths may be URLs that fsspec
     knows (``s3://...``). A path that ends in ``.safetensors`` gets the weights alone, in that format, which has no
     checksums; writing it takes the weights' bytes in memory once more.
     """
@@ -50,7 +50,7 @@ class TorchCheckpointIO(OneFile):
 
         Raises:
             ConfigTypeError: for ``storage_options`` with a local path, which has no use for them.
-            CheckpointError: for what is not plain data, naming its key, and for a name with the ending of another
+            CheckpointError: for a value that is not plain data, by its key, and for a name with the ending of another
                 format, before anything is written; for errors of the file system, naming file and cause.
         """
         check_ending(path)
@@ -106,7 +106,7 @@ class TorchCheckpointIO(OneFile):
         return remote_files(str(folder), ".ckpt") if is_remote(folder) else super().times(folder)
 
     def header(self, path: StrPath) -> Header | None:
-        """Return what the file, or sharded folder, at ``path`` says of itself: run, time, step; by one short read.
+        """Return the header of the file or sharded folder at ``path`` (run, time, step) by one short read.
 
         No tensor is read and no code of the file runs. None where it says nothing, is damaged at its start, or is not
         there.
@@ -126,7 +126,7 @@ class TorchCheckpointIO(OneFile):
             return None
 
     def clean(self, folder: StrPath) -> None:
-        """Delete what killed writes of files and of sharded checkpoints have left in ``folder``."""
+        """Delete leftovers of killed writes, of files and sharded checkpoints, in ``folder``."""
         if not is_remote(folder):
             super().clean(folder)
             clean_folders(local_path(folder))
@@ -201,7 +201,7 @@ def _check_written(file: IO[bytes]) -> None:
 
 @contextmanager
 def _source(path: StrPath | IO[bytes]) -> Iterator[tuple[Path | IO[bytes], str | None]]:
-    """Return a context with what to read and what to call it."""
+    """Return a context with a readable file and its name for errors."""
     if not isinstance(path, (str, PathLike)):
         yield path, None
     elif is_remote(path):

@@ -1,4 +1,4 @@
-"""Checkpoints that are written here and uploaded in the background, with a rule of their own for what stays there."""
+"""Checkpoints written locally and uploaded in the background, with a rule for the remote files that stay."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class UploadingCheckpointIO(AsyncCheckpointIO):
     """Writes checkpoints here, and has a thread upload each file once it is complete; training never waits for it.
 
     ``Trainer(plugins=UploadingCheckpointIO("s3://bucket/run"))``. A file lies in the folder of the URL under its own
-    name: complete or not there, what stood under the name stays until then. A run ends when all is uploaded. An upload
+    name: complete or not there; an older file of the name stays until then. A run ends when all is uploaded. An upload
     that fails is tried again; one that goes on failing is reported once, is in :attr:`upload_errors` by its URL, and
     keeps what it would have replaced from being deleted. What is newer than an upload that waits under the same name
     takes its place. Checkpoints that are folders (sharded ones) are not uploaded. Of files of one name in two folders
-    the one written last is there. What a killed process had not uploaded is not sent by the resumed one.
+    the one written last is there. A resumed process does not send the uploads that a killed one had left.
 
     Args:
         url: of the folder, as fsspec knows it (``s3://``, ``gs://``, ``memory://``, a path...).
-        keep: what stays there: ``"same"`` as here, so that a ``ModelCheckpoint`` decides (its best k, its last one),
+        keep: remote files: ``"same"`` as here, so that a ``ModelCheckpoint`` decides (its best k, its last one),
             ``"all"``, or a number: so many of the newest that this process wrote, whatever is deleted here; last.ckpt
             and other second names come besides.
         retries: how often an upload is tried again.
         pause: seconds before the first of these; each further one waits twice as long, a minute at most.
         storage_options: arguments of fsspec's file system.
-        checkpoint_io: what writes and reads here; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
+        checkpoint_io: writes and reads local files; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
 
     Raises:
         ConfigError: for a rule that there is not.
@@ -84,7 +84,7 @@ class UploadingCheckpointIO(AsyncCheckpointIO):
 
 
 class _Announcing(Wrapping):
-    """Has what is complete uploaded."""
+    """Uploads complete files."""
 
     def __init__(self, uploads: _Uploads, checkpoint_io: CheckpointIO | None) -> None:
         super().__init__(checkpoint_io)

@@ -1,4 +1,4 @@
-"""A ``CheckpointIO`` that has another one do the work: what it does otherwise, a subclass overrides."""
+"""A ``CheckpointIO`` that delegates to another one; subclasses override the difference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Wrapping(CheckpointIO):
     """Hands on whatever it is asked for.
 
     Args:
-        checkpoint_io: what writes and reads; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
+        checkpoint_io: writes and reads; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
     """
 
     def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:

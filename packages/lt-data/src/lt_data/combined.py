@@ -306,7 +306,7 @@ def flatten(tree: Any) -> list[Any]:
 def map_tree(function: Callable[[Any], Any], tree: Any, *, top: bool = True) -> Any:
     """Return nested lists, tuples and dicts of loaders with ``function`` applied to each loader.
 
-    At the ``top`` a list holds loaders; further down it may be a loader itself, if what it holds are batches.
+    At the ``top`` a list holds loaders; further down it may be a loader itself, if it holds batches.
     """
     if isinstance(tree, Mapping):
         return {name: map_tree(function, value, top=False) for name, value in tree.items()}

@@ -26,7 +26,7 @@ type_of_datasets = Dataset[Any] | Sequence[Dataset[Any]] | Mapping[str, Dataset[
 
 
 _OLD_ARGUMENTS = ("train_transforms", "val_transforms", "test_transforms", "dims")
-"""What the constructor took in 1.x, in order."""
+"""Arguments of the constructor in 1.x, in order."""
 
 
 class LightningDataModule(DataSource, HyperparametersMixin):
@@ -37,7 +37,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
     anew (:func:`lt_core.data_setup.draws_repeated`).
 
     Attributes:
-        name: what loggers call this data; None for the class's name.
+        name: of this data in loggers; None for the class's name.
         prepare_data_per_node: whether ``prepare_data`` runs on one process of each node, or of the whole job.
     """
 
@@ -89,17 +89,17 @@ class LightningDataModule(DataSource, HyperparametersMixin):
     # ---- the user's hooks beside those of DataSource -----------------------------------------------------------------
 
     def reset(self, stage: str) -> None:
-        """Forget what ``setup(stage)`` made: it is about to run again."""
+        """Drop the loaders of ``setup(stage)``, which is about to run again."""
 
     def on_exception(self, exception: BaseException) -> None:
         """An exception ends the run."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resume needs of this datamodule, as plain data and tensors."""
+        """Return the state for a resume, as plain data and tensors."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; called after ``setup``, before the loaders are made."""
+        """Load :meth:`state_dict`; called after ``setup``, before the loaders are made."""
 
     # ---- the Trainer -------------------------------------------------------------------------------------------------
 
@@ -195,13 +195,13 @@ class LightningDataModule(DataSource, HyperparametersMixin):
         )
 
     def __repr__(self) -> str:
-        """Show the class and what is ready."""
+        """Show the class and the loaders that are ready."""
         ready = sorted(done(self))
         return f"{type(self).__name__}({'done: ' + ', '.join(ready) if ready else 'nothing done yet'})"
 
 
 def _sizes(make: Callable[[], Any]) -> str:
-    """Return ``size=4``, or one with a number for each of several loaders; ``None`` for what cannot be made yet."""
+    """Return ``size=4``, or a number for each of several loaders; ``None`` for loaders that cannot be made yet."""
     try:
         made = make()
         sets = [getattr(loader, "dataset", loader) for loader in each_loader(made)]
@@ -226,7 +226,7 @@ def _loaders(
 
 
 def _counted(prepare_data: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``prepare_data`` noting that it ran, so that a run does not repeat what was done by hand."""
+    """Return ``prepare_data`` noting that it ran, so that a run does not repeat a call by hand."""
 
     @wraps(prepare_data)
     def counted(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:

@@ -45,7 +45,7 @@ class LoaderFeed(Feed):
         """Make a feed.
 
         Args:
-            loader: what the user gave.
+            loader: the user's.
             reader: how it is read.
             stage: see :func:`lt_core.data.make_feed`, also for the next three.
             shard: the part that this rank reads.
@@ -53,7 +53,7 @@ class LoaderFeed(Feed):
             transfer: moves a batch to the device.
             substitute: returns a reader for the rest of an epoch that was begun by a reader of another kind.
             gather: returns every rank's value; for a loader that the ranks shard by themselves, to see whether they do.
-            copies: does what ``transfer`` does, beside the step.
+            copies: does the work of ``transfer`` beside the step.
         """
         super().__init__(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
         self.reader = reader
@@ -169,7 +169,7 @@ class LoaderFeed(Feed):
         return iterator
 
     def _is_inside(self, state: dict[str, Any]) -> bool:
-        """Return whether ``state`` is of the epoch that begins; else take from it what outlives its own."""
+        """Return whether ``state`` belongs to the epoch that begins; else take the part that outlives an epoch."""
         if state["inside"] is not None and state["epoch"] == self._epoch:
             return True
         kept = state["rest"] if state["inside"] is None else state["inside"]
@@ -178,7 +178,7 @@ class LoaderFeed(Feed):
         return False
 
     def _read_again(self, state: dict[str, Any]) -> Iterator[Any]:
-        """Continue where core's own feed was, as it does: by reading what is done, and dropping it."""
+        """Continue at the place of core's own feed, as it does: by reading the done batches and dropping them."""
         inside = state["before"] is not None and state["epoch"] == self._epoch
         now = capture_generators()
         if inside:
@@ -265,7 +265,7 @@ class LoaderFeed(Feed):
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
     def _go_on_as(self, state: dict[str, Any]) -> None:
-        """Where one process continues what several ranks began, read as they did, in later epochs too: one order."""
+        """Keep the ranks' order, in later epochs too, where one process continues the run of several."""
         kind, shard = state["kind"], Shard(*state["shard"])
         if self.reader.accepts(kind, shard):
             return

@@ -35,7 +35,7 @@ def require_same(gather: Callable[[Any], list[Any]] | None, name: str) -> Callab
 
     Args:
         gather: returns every rank's value; None for no check.
-        name: what is read, for the error.
+        name: of the source, for the error.
     """
     left = [1]
 

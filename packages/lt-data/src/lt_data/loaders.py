@@ -1,4 +1,4 @@
-"""Which reader reads what a user gives as a loader, and errors for what cannot be read."""
+"""Chooses the reader of a user's loader; errors for values that cannot be read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def feed(
     """Return the feed for ``loader``; see :func:`lt_core.data.make_feed`, which finds it by its name in ``lt.data``.
 
     Raises:
-        DataError: for what is no loader, and for a training loader without batches.
+        DataError: if it is no loader, or a training loader without batches.
     """
     if holds_loaders(loader):
         loader = CombinedLoader(loader, "max_size_cycle" if stage == "fit" else "sequential")
@@ -53,7 +53,7 @@ def feed(
     pins, noted = copies is not None and copies.pinned, stage == "predict"
     maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=pins, noted=noted, by_seed=by_seed)
     reader = maker.combined(stage) if isinstance(loader, CombinedLoader) else maker.reader()
-    # what only ranks and several loaders need is imported where they are: every import is start-up time
+    # readers for ranks and several loaders are imported only there: every import is start-up time
     if gather is not None and maker.is_users_own and (exact or stand_ins):
         from lt_data.readers.joined import join
 
@@ -94,7 +94,7 @@ class _Maker:
         self.is_users_own = shard.count == 1  # then several ranks, if there are, shard by themselves
 
     def reader(self) -> Reader:
-        """Return what reads the loader for this rank."""
+        """Return the reader of this rank's part."""
         loader = self.loader
         if not is_plain_loader(loader):
             return self._iterable()
@@ -118,7 +118,7 @@ class _Maker:
         return reader
 
     def sharded(self, shard: Shard) -> Reader:
-        """Return what reads a part of a map-style loader, in the order that all ranks agree on."""
+        """Return the reader of a part of a map-style loader, in the order common to all ranks."""
         from lt_data.readers.sharded import ShardedReader
 
         return ShardedReader(
@@ -131,7 +131,7 @@ class _Maker:
         )
 
     def substitute(self, kind: str) -> Reader | None:
-        """Return what can continue, on one process, an epoch that several ranks began."""
+        """Return the reader that continues an epoch of several ranks on one process."""
         if self.shard.count > 1 or not is_plain_loader(self.loader):
             return None
         from lt_data.readers.sharded import ShardedReader
@@ -142,7 +142,7 @@ class _Maker:
         return self._shared_stream(self.loader) if kind == SharedStreamReader.kind else None
 
     def combined(self, stage: str) -> Reader:
-        """Return what reads a CombinedLoader."""
+        """Return the reader of a CombinedLoader."""
         from lt_data.readers.combined import CombinedReader
 
         gather = None if self.is_users_own else self.gather  # the ranks' own ones are joined as a whole
@@ -233,10 +233,10 @@ def is_plain_loader(loader: Any) -> bool:
 
 
 def check_loader(loader: Any, stage: str) -> None:
-    """Raise for what is no loader.
+    """Raise if ``loader`` is no loader.
 
     Raises:
-        DataError: names what was expected, what was given, and the way out.
+        DataError: with the expected kinds, the value received, and the remedy.
     """
     name = type(loader).__name__
     expected = f"{stage}: expected a DataLoader or another iterable of batches, got"

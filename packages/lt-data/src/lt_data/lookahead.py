@@ -13,7 +13,7 @@ from lt_core.strategy import Strategy
 
 
 def copies_of(transfer: Callable[[Any], Any] | None) -> Copies | None:
-    """Return what can copy beside the step to where ``transfer`` moves; None where it does anything else as well."""
+    """Return the copier for the device of ``transfer``; None if ``transfer`` does more than move."""
     if getattr(transfer, "__func__", None) is not Strategy.to_device:
         return None
     strategy: Strategy = transfer.__self__  # type: ignore[union-attr]
@@ -35,7 +35,7 @@ def look_ahead(
     Args:
         items: batches, or parcels that hold them.
         copies: moves tensors, beside the step.
-        move: moves what is no tensor; what it allocates ``copies`` does not know.
+        move: moves values that are no tensors; ``copies`` does not know its allocations.
         ahead: whether an item is fetched before the step on the one before it is taken; only where fetching runs no
             code of the user's in this process.
         parcels: whether only the first element of each item is to be moved.

@@ -33,7 +33,7 @@ def prepare(call: Callable[[], None], ranks: Ranks, each_node: bool) -> None:
         each_node: whether one rank of each node makes the call.
 
     Raises:
-        Exception: what ``call`` raised, on this rank or another.
+        Exception: raised by ``call``, on this rank or another.
     """
     leads, outcome = (ranks.local_rank if each_node else ranks.rank) == 0, ""
     failure: BaseException | None = None

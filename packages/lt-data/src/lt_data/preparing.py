@@ -35,7 +35,7 @@ def prepare_once(path: str | os.PathLike[str], key: str = "", *, wait: bool = Tr
 
     Args:
         path: a folder; made where it is missing.
-        key: what the preparation depends on (a version, settings), as text.
+        key: dependencies of the preparation (a version, settings), as text.
         wait: whether to wait while another process prepares, however long that takes.
 
     Raises:

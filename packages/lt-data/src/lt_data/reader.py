@@ -1,4 +1,4 @@
-"""One loader as a feed reads it: an epoch from its start, or what is left of one after a resume."""
+"""One loader as a feed reads it: an epoch from its start, or the rest of one after a resume."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from lt_core.strategy import Shard
 
 
 class Reader:
-    """Makes the iterator of each epoch, and says what is needed to make it again in the middle of one.
+    """Makes the iterator of each epoch, and its state to make it again in the middle of one.
 
     Attributes:
-        kind: what the state is of.
+        kind: of reader, kept in the state.
         shard: the part of the data that it reads.
         unwrap: turns an item into a batch when it is delivered; None where items are batches.
         parcels: whether items are parcels from workers: lists whose first element holds the batch.
@@ -48,11 +48,11 @@ class Reader:
         """Epoch ``epoch`` comes next; called on every rank."""
 
     def begin(self, epoch: int) -> Iterator[Any]:
-        """Return the iterator of a new epoch; draws what the loader's own ``iter`` draws."""
+        """Return the iterator of a new epoch, with the same random draws as the loader's own ``iter``."""
         raise NotImplementedError(f"{type(self).__name__} must define begin()")
 
     def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
-        """Return the iterator over what is left after ``batches`` items; leaves the process's generators as found."""
+        """Return the iterator over the rest after ``batches`` items; restores the process's generators."""
         raise NotImplementedError(f"{type(self).__name__} must define resume()")
 
     def accepts(self, kind: str, shard: Shard) -> bool:
@@ -64,7 +64,7 @@ class Reader:
         return item[0] if self.parcels else item
 
     def state(self, batches: int) -> dict[str, Any]:
-        """Return what :meth:`resume` needs, as plain data, ``batches`` items into the epoch."""
+        """Return the state for :meth:`resume`, as plain data, ``batches`` items into the epoch."""
         return {}
 
     def state_before(self, batches: int) -> dict[str, Any] | None:
@@ -72,11 +72,11 @@ class Reader:
         return None
 
     def rest_state(self) -> dict[str, Any]:
-        """Return what outlives an epoch (persistent workers), between two epochs."""
+        """Return the state that outlives an epoch (persistent workers), between two epochs."""
         return {}
 
     def rest(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`rest_state` returned, before the next epoch begins."""
+        """Load :meth:`rest_state`, before the next epoch begins."""
 
     def batches_done(self, state: dict[str, Any], batches: int) -> int:
         """Return how many items are done at a state that another number of ranks may have written."""

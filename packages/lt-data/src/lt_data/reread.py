@@ -11,7 +11,7 @@ __all__ = ["Reread"]
 
 
 class Reread(IterableDataset[Any]):
-    """Reads a stream; a resume in the middle of an epoch reads it again from the epoch's start, and drops what is done.
+    """Reads a stream; a resume within an epoch reads it again from the epoch's start and drops the done samples.
 
     That is exact where ``state_dict()`` of the stream is not: where it shuffles in a buffer, as ``datasets`` does, or
     forgets what it has read ahead. It takes as long as the first reading did.

@@ -13,7 +13,7 @@ from lt_core.strategy import Shard
 
 
 class Order(NamedTuple):
-    """What an epoch reads, in order, on all ranks together.
+    """Items of an epoch, in order, of all ranks together.
 
     Attributes:
         items: indices of samples (a tensor of int64, shape ``(n,)``, or a range); or, where the user's batch sampler
@@ -30,7 +30,7 @@ class Order(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one rank reads in one step.
+    """Items of one rank in one step.
 
     Attributes:
         items: indices of samples (tensor, range or list); at least one, of which a stand-in is made where the rank has
@@ -48,7 +48,7 @@ def num_steps(left: int, size: int, shards: int, drop_last: bool) -> int:
 
 
 def training_shares(order: Order, shard: Shard, start: int = 0) -> Iterator[Share]:
-    """Yield what this rank reads in each step from item ``start`` of the epoch on.
+    """Yield this rank's items of each step from item ``start`` of the epoch on.
 
     A step takes the next ``size * count`` items and gives each rank its contiguous share; the last ones are shared so
     that sizes differ by at most 1. All ranks take the same number of steps.
@@ -70,7 +70,7 @@ def evaluation_shares(order: Order, shard: Shard, stand_ins: bool = False) -> It
     """Yield every ``count``-th batch of one process's batches: together each sample once, in the very same batches.
 
     Args:
-        order: what one process would read.
+        order: of one process.
         shard: which rank this is.
         stand_ins: whether a rank without a batch in the last round yields a stand-in of weight 0.0.
     """

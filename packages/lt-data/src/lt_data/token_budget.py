@@ -29,7 +29,7 @@ class TokenBudget(Sampler[list[int]]):
         shuffle: False keeps the dataset's order, but for the sorting within buckets.
         bucket: samples that are sorted together; 1 sorts nothing.
         padded: whether samples are padded to the longest of a batch; False where they are packed one after another.
-        too_long: what to do with a sample of more than ``max_tokens``: an ``"error"``, a batch ``"alone"``, or
+        too_long: treatment of a sample of more than ``max_tokens``: an ``"error"``, a batch ``"alone"``, or
             ``"drop"``.
         seed: of the order, together with the epoch.
 

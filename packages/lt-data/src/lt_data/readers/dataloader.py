@@ -1,4 +1,4 @@
-"""The user's DataLoader on one process: read as by hand, with what it takes to continue in the middle of an epoch."""
+"""The user's DataLoader on one process: read as by hand, with the state to continue in an epoch's middle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lt_data.resume.workers import has_protocol, has_shuffle_buffer, is_stateful
 
 
 def index_sampler(loader: DataLoader[Any]) -> Any:
-    """Return what yields the indices of one batch: the batch sampler, or the sampler where nothing is batched."""
+    """Return the batch sampler, or the sampler if nothing is batched."""
     return loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
 
 
@@ -149,7 +149,7 @@ class LoaderReader(Reader):
         }
 
     def state_before(self, batches: int) -> dict[str, Any] | None:
-        return None if is_stateful(self.loader.dataset) else self.state(batches)  # what was drawn stays
+        return None if is_stateful(self.loader.dataset) else self.state(batches)  # its draws stay
 
     def rest_state(self) -> dict[str, Any]:
         if not self.exact:
@@ -228,7 +228,7 @@ class LoaderReader(Reader):
         return self._continue(state, batches, workers)
 
     def _continue(self, state: dict[str, Any], batches: int, workers: dict[int, Any]) -> Iterator[Any]:
-        """Return an iterator that starts at batch ``batches`` without reading what came before."""
+        """Return an iterator that starts at batch ``batches`` without reading the earlier ones."""
         count = self.loader.num_workers
         same = count == state["num_workers"]
         skip = 0 if self.streams else batches
@@ -276,7 +276,7 @@ class LoaderReader(Reader):
         return iterator
 
     def _settle(self) -> None:
-        """Have persistent workers finish what they were sent; their states are then those of the next epoch's start."""
+        """Let persistent workers finish their tasks; their states are then those at the next epoch's start."""
         if self.twin.persistent and self.twin.alive and not self._open:
             self.indices.stopped = True
             self.twin.drain()
@@ -286,7 +286,7 @@ class LoaderReader(Reader):
         if not self.indices.notes:
             self.indices.notes[0] = host_state()
 
-    # ---- what must not change ----------------------------------------------------------------------------------------
+    # ---- checks against the checkpoint -------------------------------------------------------------------------------
 
     def _shape(self) -> list[int | None]:
         loader = self.loader

@@ -82,7 +82,7 @@ class IterableReader(Reader):
         return iter(watched)
 
     def _go_on_or_begin_anew(self, watched: Watched, rest: Iterator[Any]) -> Iterator[Any]:
-        """Yield what is left; where the last epoch took all there was and did not see the end, what comes after it."""
+        """Yield the rest; after an epoch that took every item without seeing the end, the items after it."""
         first = list(islice(rest, 1))
         yield from chain(first, rest) if first else self._begin_anew(watched)
 

@@ -23,7 +23,7 @@ _KIND = "joined "
 
 
 class _Course(NamedTuple):
-    """What a rank says of its epoch beforehand: batches, samples in a full batch and in all (None where unknown)."""
+    """A rank's epoch in advance: batches, samples in a full batch and in all (None if unknown)."""
 
     batches: int
     size: int | None
@@ -37,12 +37,12 @@ class _Course(NamedTuple):
 
 
 def join(reader: Reader, gather: Gather, *, exact: bool) -> Reader:
-    """Return ``reader``, or what reads it so that all ranks take equally many steps.
+    """Return ``reader``, or a wrapper with which all ranks take equally many steps.
 
     Where every rank knows its number of batches and they are the same, nothing is done. Called on every rank.
 
     Args:
-        reader: what this rank reads; no other reads the same.
+        reader: of this rank's part, which no other rank reads.
         gather: returns every rank's value.
         exact: True in training.
     """
@@ -171,7 +171,7 @@ class JoinedReader(Reader):
         if self._counted:
             batch, samples = batch
         elif self.courses is None:
-            samples = max(batch_size_of(batch, warns=False), 1)  # what no DataLoader has made is judged by its tensors
+            samples = max(batch_size_of(batch, warns=False), 1)  # without a DataLoader the tensors tell the size
         self._stand_in = batch
         return samples
 

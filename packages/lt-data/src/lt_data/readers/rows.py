@@ -233,7 +233,7 @@ class RowsReader(LoaderReader):
         return map(self._rows.take, indices)
 
     def _indices(self, first: HostState | None = None) -> Iterator[Tensor]:
-        """Return the index tensors of an epoch, drawing what the DataLoader's ``iter`` draws.
+        """Return the index tensors of an epoch, with the same random draws as the DataLoader's ``iter``.
 
         Args:
             first: the generators' states before the first index was drawn, in an epoch that is replayed.

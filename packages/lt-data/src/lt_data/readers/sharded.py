@@ -195,7 +195,7 @@ class ShardedReader(Reader):
 
         Args:
             epoch: the epoch.
-            born: epoch and place at which the workers were started: what their seeds are made of.
+            born: epoch and place at which the workers were started, from which their seeds follow.
             states: workers' states to be put back.
             first: the worker that gets the first batch.
         """
@@ -314,7 +314,7 @@ def _listed(items: list[Any], batched: bool) -> Any:
 
 
 def _isolated(loader: DataLoader[Any], sampler: Any, length: int, seed: int) -> list[Any]:
-    """Return what ``sampler`` yields when all generators are seeded by ``seed``; they are left as they were found.
+    """Return the items of ``sampler`` with all generators seeded by ``seed``; the generators are restored.
 
     So a user's own sampler gives the same order on every rank, and again after a resume.
     """

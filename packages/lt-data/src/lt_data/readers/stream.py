@@ -1,4 +1,4 @@
-"""An iterable dataset read by several ranks: by its own shards, or by each rank keeping its part of what it reads."""
+"""An iterable dataset read by several ranks: by its own shards, or each rank keeps its part."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class SharedStream(IterableDataset[Any]):
 
 
 class _CollateShare:
-    """A collate function for what a :class:`SharedStream` yields: ``[batch, weight, fingerprint]``."""
+    """A collate function for items of a :class:`SharedStream`: ``[batch, weight, fingerprint]``."""
 
     def __init__(self, collate: Callable[[Any], Any], lone: bool) -> None:
         self.collate, self.lone = collate, lone

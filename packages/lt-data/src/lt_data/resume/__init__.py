@@ -1,4 +1,4 @@
-"""What a resume puts back: random generators, the indices that a sampler gave, and the state of workers.
+"""State restored by a resume: random generators, the sampler's indices, and the workers.
 
 torchdata's protocol (``state_dict`` and ``load_state_dict`` of a dataset, a sampler or a whole loader) is used where
 the user's objects have it, so a ``StatefulDataLoader`` resumes in its own way. It does not take the place of what is

@@ -1,4 +1,4 @@
-"""States of random generators: the three of the process, and those that a dataset or sampler owns.
+"""States of random generators: the process's three, and the ones owned by a dataset or sampler.
 
 A state is a string of JSON or a tuple of bytes and numbers: quick to make in a worker, cheap to send with each batch,
 and plain data in a checkpoint.
@@ -32,7 +32,7 @@ def host_state() -> HostState:
 
 
 def set_host_state(state: HostState) -> None:
-    """Put the three generators back to what :func:`host_state` returned."""
+    """Restore the three generators from :func:`host_state`."""
     torch_bytes, python_bytes, gauss, key, rest = state
     torch.set_rng_state(_tensor_of(torch_bytes))
     random.setstate((3, tuple(array("I", python_bytes)), gauss))
@@ -59,7 +59,7 @@ def plain(state: HostState) -> dict[str, Any]:
 
 
 def unplain(state: dict[str, Any]) -> HostState:
-    """Return what :func:`plain` was given."""
+    """Inverse of :func:`plain`."""
     key = state["numpy"]
     position, has_gauss, gauss = state["numpy_rest"]
     return (
@@ -119,7 +119,7 @@ def owned_states(generators: Iterable[Any]) -> list[str]:
 
 
 def set_owned_states(generators: Iterable[Any], states: Iterable[str]) -> None:
-    """Put ``generators`` back; those that are not there any more, or of another kind, are left out."""
+    """Restore ``generators``, except any that are gone or of another kind."""
     for generator, text in zip(generators, states, strict=False):
         kind, state = json.loads(text)
         if kind == _kind_of(generator):
@@ -179,7 +179,7 @@ def _dump_array(value: Any) -> Any:
 
 
 def _arrays(state: Any) -> Any:
-    """Return ``state`` with what :func:`_dump_array` wrote as arrays again."""
+    """Return ``state`` with the output of :func:`_dump_array` turned back into arrays."""
     if isinstance(state, dict) and set(state) == {"array", "dtype"}:
         return sys.modules["numpy"].array(state["array"], dtype=state["dtype"])
     if isinstance(state, dict):

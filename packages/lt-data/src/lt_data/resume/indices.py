@@ -1,4 +1,4 @@
-"""The user's sampler, watched: how many index batches it gave, and what is needed to have it give them again."""
+"""The user's sampler, watched: the number of index batches it gave, and the state to draw them again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _is_constant(sampler: Any) -> bool:
 
 
 def samplers_of(loader: Any) -> list[Any]:
-    """Return the sampler and batch sampler of a DataLoader, and what they wrap; never its dataset."""
+    """Return the sampler and batch sampler of a DataLoader, and the samplers that they wrap; never its dataset."""
     found: list[Any] = []
     queue = [loader.batch_sampler, loader.sampler]
     for sampler in queue:
@@ -74,8 +74,8 @@ class Watched:
         """Stand in for ``sampler``.
 
         Args:
-            sampler: what yields indices, or batches of them.
-            generator: what the DataLoader draws the workers' base seed from; None for torch's own.
+            sampler: yields indices, or batches of them.
+            generator: source of the workers' base seed; None for torch's own.
             watch: False for a sampler that is known to draw at its first index at most.
             trust_quiet: look only now and then once it has drawn nothing for a while: a look costs 20 µs. For loaders
                 of other people's, whose batches take less than that; one that begins to draw later gets a warning.
@@ -113,14 +113,14 @@ class Watched:
         return self._hand_on(self._live)
 
     def go_on(self) -> Iterator[Any]:
-        """Ask what lasts longer than an epoch for its iterator again, as a loop over it does; return what is left."""
+        """Ask a sampler that lasts longer than an epoch for its iterator again, as a loop does; return the rest."""
         before, state = probe(), host_state()
         self._live = iter(self.sampler)
         self.turns[self.drawn] = state if probe() != before else None
         return self._hand_on(self._live)
 
     def rest(self) -> Iterator[Any]:
-        """Return an iterator over what is left after :meth:`skip`."""
+        """Return an iterator over the rest after :meth:`skip`."""
         assert self._live is not None
         return self._hand_on(self._live)
 
@@ -149,17 +149,17 @@ class Watched:
         Args:
             skip: index batches whose samples are done.
             until: index batches that were drawn when the checkpoint was written; notes hold for those.
-            notes: what :attr:`notes` held then.
-            turns: what :attr:`turns` held then.
+            notes: :attr:`notes` at that time.
+            turns: :attr:`turns` at that time.
             dummies: how many of the next calls of ``iter`` the uninterrupted run did not make.
-            born: what :attr:`born` was.
+            born: :attr:`born` at that time.
         """
         self._new_epoch()
         self.notes, self.turns, self.born = dict(notes), dict(turns), born
         self._skip, self._until, self._dummies = skip, until, dummies
 
     def skip(self) -> None:
-        """Drop now what :meth:`replay` asked for, not at the first ``next``; draw what was drawn beyond that."""
+        """Drop the batches of :meth:`replay` now and not at the first ``next``, and draw the ones beyond."""
         assert self._live is not None
         skip, self._skip = self._skip, 0
         for _ in range(skip):
@@ -218,7 +218,7 @@ class Watched:
         return _QUIET if self._drawn < _QUIET**2 else _QUIET**2
 
     def _unwatched(self, indices: Iterator[Any]) -> Iterator[Any]:
-        """Yield what comes up to the next look; what is counted here is counted without a line of Python for each."""
+        """Yield the batches up to the next look, counted without a line of Python for each."""
         count = self._gap() - self._drawn % self._gap()
         self._ticks = iter(range(count))
         self._drawn += count
@@ -226,7 +226,7 @@ class Watched:
         self._drawn, self._ticks = self.drawn - self.ended, iter(())  # a tick came before the end was seen
 
     def _note_end(self) -> Iterator[Any]:
-        """Yield nothing; note that what comes before is read to its end, where it may begin anew if asked again."""
+        """Yield nothing; note that the iterator before is at its end, where it may begin anew if asked again."""
         self.ended = True
         yield from ()
 
@@ -290,7 +290,7 @@ class Watched:
 
 
 class Noted:
-    """Stands in for an index sampler, and keeps what it gives until the batch made of it is delivered."""
+    """Stands in for an index sampler, and keeps its indices until their batch is delivered."""
 
     def __init__(self, sampler: Any) -> None:
         """Stand in for ``sampler``."""
@@ -314,7 +314,7 @@ class Noted:
             yield index
 
     def delivered(self, batch: Any) -> Any:
-        """Return ``batch``, which is the next one that was made of what was kept."""
+        """Return ``batch``, the next one made of the indices kept."""
         self._last = self._waiting.popleft()
         return batch
 
@@ -360,5 +360,5 @@ def plain_notes(notes: Mapping[int, HostState | None]) -> dict[str, Any]:
 
 
 def read_notes(notes: dict[str, Any]) -> dict[int, Any]:
-    """Return what :func:`plain_notes` was given."""
+    """Inverse of :func:`plain_notes`."""
     return {int(number): None if state is None else unplain(state) for number, state in notes.items()}

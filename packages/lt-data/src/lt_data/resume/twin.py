@@ -20,7 +20,7 @@ def copied(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
 
 
 class Twin:
-    """Iterates over ``indices`` with the workers' states kept: what has to be put back after a resume.
+    """Iterates over ``indices`` and keeps the workers' states, which a resume restores.
 
     Attributes:
         states: each worker's state after its last delivered batch.
@@ -32,7 +32,7 @@ class Twin:
 
         Args:
             loader: the user's; only copied.
-            indices: what to read: indices, or batches of them; None for what the loader itself reads. It is asked for
+            indices: indices, or batches of them; None for the loader's own. It is asked for
                 an iterator once an epoch (twice at the first where there are workers).
             travel: whether the workers' states are needed.
         """
@@ -59,7 +59,7 @@ class Twin:
         Args:
             states: workers' states to be put back; new workers are started then.
             first: the worker that gets the first batch.
-            base: where the workers' base seed is drawn from; None for what the loader says.
+            base: source of the workers' base seed; None for the loader's.
         """
         self.next_worker = first
         if self.alive and states is None:
@@ -76,7 +76,7 @@ class Twin:
         return iterator
 
     def bare(self) -> Iterator[Any]:
-        """Return the iterator of what the user's own loader reads, whose workers do not outlive it."""
+        """Return an iterator over the user's own loader, whose workers do not outlive it."""
         self._iterator = started(self._copy({}, None)) if self.workers else iter(self.loader)
         return self._iterator
 
@@ -148,7 +148,7 @@ def _is_stream(loader: DataLoader[Any]) -> bool:
 
 
 def read_worker_states(states: dict[str, Any]) -> dict[int, WorkerState]:
-    """Return what :meth:`Twin.worker_states` returned, as it was."""
+    """Inverse of the plain form of :meth:`Twin.worker_states`."""
     return {int(worker): unplain_state(state) for worker, state in states.items()}
 
 

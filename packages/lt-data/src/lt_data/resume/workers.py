@@ -36,7 +36,7 @@ Parcel = list[Any]
 
 
 def has_protocol(dataset: Any) -> bool:
-    """Return whether an iterable dataset has what says where it stands (torchdata's protocol)."""
+    """Return whether an iterable dataset has a ``state_dict`` (torchdata's protocol)."""
     return (
         isinstance(dataset, IterableDataset)
         and callable(getattr(dataset, "state_dict", None))
@@ -149,7 +149,7 @@ _Fetcher = fetch._IterableDatasetFetcher
 
 
 _PATIENCE = 5.0
-"""Seconds in which workers may end what they do: all of them together, where torch waits as long for each."""
+"""Seconds that all workers together have to finish; torch waits as long for each."""
 
 
 class Workers(_MultiProcessingDataLoaderIter):
@@ -195,5 +195,5 @@ def plain_state(state: WorkerState) -> dict[str, Any]:
 
 
 def unplain_state(state: dict[str, Any]) -> WorkerState:
-    """Return what :func:`plain_state` was given."""
+    """Inverse of :func:`plain_state`."""
     return unplain_host(state["host"]), state["owned"], state["place"], state["used_up"]
