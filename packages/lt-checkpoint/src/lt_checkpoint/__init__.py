@@ -39,8 +39,8 @@ def save(tree: Mapping[str, Any], path: StrPath, *, storage_options: Any = None)
         storage_options: for URLs: the arguments of fsspec's file system.
 
     Raises:
-        CheckpointError: for a value that is not plain data, by its key, before anything is written; for errors of the file
-            system, naming file, cause and remedy.
+        CheckpointError: for a value that is not plain data, by its key, before anything is written; for errors of the
+            file system, naming file, cause and remedy.
     """
     TorchCheckpointIO().save_checkpoint(tree, path, storage_options)
 
