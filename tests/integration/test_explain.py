@@ -13,7 +13,7 @@ from lt_loops import Trainer
 pytest.importorskip("lt_strategies")
 
 from lt_callbacks import EarlyStopping, GradientAccumulationScheduler, ModelCheckpoint, Timer
-from lt_strategies import FSDP, ModelParallel, Pipelined, PipelineParallel
+from lt_parallel import FSDP, ModelParallel, Pipelined, PipelineParallel
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from tests.lt_strategies.conftest import on_ranks
-from tests.lt_strategies.test_mesh import (
+from tests.lt_parallel.test_mesh import (
     CONTEXT,
     Block,
     ChoosingByHand,
@@ -16,6 +15,7 @@ from tests.lt_strategies.test_mesh import (
     planned,
     rows_of,
 )  # fmt: skip
+from tests.lt_strategies.conftest import on_ranks
 from tests.versions import needs_pipelines
 from torch import nn
 from torch.utils.data import DataLoader
@@ -28,7 +28,7 @@ from lt_core.precision import Precision
 from lt_core.seed import seed_everything
 from lt_core.strategy import Strategy
 from lt_loops import Trainer
-from lt_strategies import ModelParallel, Pipelined, PipelineParallel
+from lt_parallel import ModelParallel, Pipelined, PipelineParallel
 
 pytestmark = [
     pytest.mark.fsdp,

@@ -6,7 +6,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from lt_core import Callback, LightningModule
 from lt_loops import Trainer
-from lt_strategies import DDP, FSDP
+from lt_parallel import FSDP
+from lt_strategies import DDP
 
 pytestmark = pytest.mark.ddp
 torchmetrics = pytest.importorskip("torchmetrics")

@@ -13,7 +13,7 @@ from lt_callbacks import ModelSummary
 from lt_checkpoint import ShardedCheckpointIO
 from lt_core import LightningModule
 from lt_loops import Trainer
-from lt_strategies import FSDP, Pipelined, PipelineParallel
+from lt_parallel import FSDP, Pipelined, PipelineParallel
 
 pytestmark = [
     pytest.mark.fsdp,

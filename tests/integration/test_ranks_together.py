@@ -13,8 +13,9 @@ from lt_callbacks import EarlyStopping, GarbageCollection, ModelCheckpoint
 from lt_core import LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
+from lt_parallel import FSDP
 from lt_profilers import SlowRankMonitor
-from lt_strategies import DDP, FSDP
+from lt_strategies import DDP
 
 QUIET = {
     "accelerator": "cpu",

@@ -15,7 +15,7 @@ pytest.importorskip("lt_data")
 
 from torch.distributed.fsdp import fully_shard
 
-from lt_strategies import FSDP
+from lt_parallel import FSDP
 
 
 class Late(LightningModule):

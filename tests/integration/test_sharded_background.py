@@ -7,15 +7,15 @@ import warnings
 
 import pytest
 import torch.distributed as dist
+from tests.lt_parallel.test_fsdp import Blocks, assert_same, train, weights
 from tests.lt_strategies.conftest import on_ranks
-from tests.lt_strategies.test_fsdp import Blocks, assert_same, train, weights
 from tests.patience import PATIENCE
 
 from lt_checkpoint import AsyncCheckpointIO, _background
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
 from lt_core.strategy import Strategy
-from lt_strategies import FSDP
+from lt_parallel import FSDP
 
 pytestmark = pytest.mark.fsdp
 

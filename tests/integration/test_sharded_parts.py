@@ -4,15 +4,16 @@ import copy
 import shutil
 
 import pytest
+from tests.lt_parallel.test_fsdp import Blocks, assert_same, train, weights
 from tests.lt_strategies.conftest import on_ranks
-from tests.lt_strategies.test_fsdp import Blocks, assert_same, train, weights
 from tests.patience import PATIENCE
 
 from lt_checkpoint._sharded import consolidate
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
 from lt_core.strategy import Strategy
-from lt_strategies import DDP, FSDP
+from lt_parallel import FSDP
+from lt_strategies import DDP
 
 pytestmark = pytest.mark.fsdp
 

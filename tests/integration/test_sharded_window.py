@@ -8,7 +8,8 @@ from lt_checkpoint._sharded import consolidate
 from lt_core import Callback, LightningModule
 from lt_core.errors import CheckpointError
 from lt_loops import Trainer
-from lt_strategies import FSDP, ForkLauncher
+from lt_parallel import FSDP
+from lt_strategies import ForkLauncher
 
 pytestmark = [pytest.mark.fsdp, pytest.mark.filterwarnings("always:.*saved without")]
 

@@ -8,7 +8,7 @@ from lt_callbacks import ModelCheckpoint
 from lt_core import CheckpointError, ConfigError, LightningModule, PluginError, plugins
 from lt_core.checkpoint import OneFile
 from lt_loops import Trainer
-from lt_strategies import FSDP
+from lt_parallel import FSDP
 
 QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
 

@@ -115,7 +115,7 @@ class Prefixed(DDP):  # torch's wrapper shows in a checkpoint's names
 
 class Unbuffered(DDP):  # each rank keeps its own first buffers
     def _broadcast_module(self, module):
-        self._broadcast_tensors(list(module.parameters()))
+        self.broadcast_tensors(list(module.parameters()))
 
 class Hasty(DDP):  # an optimizer's closure is not called
     def optimizer_step(self, optimizer, closure=None):

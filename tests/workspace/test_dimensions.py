@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "large-models.md"
-TESTS = ("lt_strategies/test_mesh.py", "lt_strategies/test_pipeline.py", "integration/test_pipeline.py")
+TESTS = ("lt_parallel/test_mesh.py", "lt_parallel/test_pipeline.py", "integration/test_pipeline.py")
 WITHOUT_NUMBERS = {  # tests/integration/test_pipeline.py: the strategy takes all ranks that there are
     (frozenset({"pipeline"}), 2),
     (frozenset({"pipeline"}), 4),

@@ -77,46 +77,44 @@ _SINGULAR = {
 }
 
 
-def _all_of(package: str, names: str) -> dict[str, str]:
-    return dict.fromkeys(names.split(), package)
-
+_BY_PACKAGE = {
+    "strategies": {
+        "lt-strategies": "ddp ddp_spawn ddp_fork ddp_notebook ddp_find_unused_parameters_true "
+        "ddp_find_unused_parameters_false xla xla_spmd xla_launch",
+        "lt-parallel": "fsdp model_parallel pipeline",
+    },
+    "accelerators": {"lt-strategies": "cuda gpu mps xla tpu"},
+    "precision": {
+        "lt-strategies": "16-mixed bf16-mixed 16-true bf16-true 64-true",
+        "lt-lowbits": "transformer-engine bitsandbytes float8 int8",
+    },
+    "launchers": {"lt-strategies": "script spawn fork forkserver", "lt-parallel": "simulate"},
+    "environments": {"lt-strategies": "lt torchrun slurm mpi lsf kubernetes"},
+    "loggers": {
+        "lt-loggers": "csv jsonl stdout memory",
+        **{f"lt-loggers[{name}]": name for name in ("comet", "mlflow", "opentelemetry", "trackio", "wandb")},
+        "lt-loggers[tensorboard]": "tensorboard",
+    },
+    "callbacks": {
+        "lt-callbacks": "early_stopping learning_rate_monitor model_checkpoint model_summary rich_progress_bar timer "
+        "tqdm_progress_bar",
+    },
+    "data": {"lt-data": "feed prepare"},
+    "checkpoint_io": {"lt-checkpoint": "async sharded torch"},
+    "profilers": {"lt-profilers": "simple advanced pytorch xla speed"},
+    "defaults": {"lt-loggers": "logger media", "lt-callbacks": "progress_bar summary checkpoint"},
+    "trainers": {"lt-loops": "default"},
+    "names of lt_callbacks": {
+        "lt-profilers": "AdvancedProfiler DeviceStatsMonitor MemorySnapshot NaNGuard NonFiniteError PyTorchProfiler "
+        "RankTimes SimpleProfiler SlowRankMonitor SpeedProfiler SpikeDetection ThroughputMonitor "
+        "TrainingSpikeException XLAProfiler",
+    },
+    "names of lt_strategies": {"lt-parallel": "FSDP ModelParallel PipelineParallel Pipelined"},
+}
 
 BROUGHT_BY: dict[str, dict[str, str]] = {
-    "strategies": _all_of(
-        "lt-strategies",
-        "ddp ddp_spawn ddp_fork ddp_notebook ddp_find_unused_parameters_true "
-        "ddp_find_unused_parameters_false fsdp model_parallel pipeline xla xla_spmd xla_launch",
-    ),
-    "accelerators": _all_of("lt-strategies", "cuda gpu mps xla tpu"),
-    "precision": {
-        **_all_of("lt-strategies", "16-mixed bf16-mixed 16-true bf16-true 64-true"),
-        **_all_of("lt-lowbits", "transformer-engine bitsandbytes float8 int8"),
-    },
-    "launchers": _all_of("lt-strategies", "script spawn fork forkserver simulate"),
-    "environments": _all_of("lt-strategies", "lt torchrun slurm mpi lsf kubernetes"),
-    "loggers": {
-        **_all_of("lt-loggers", "csv jsonl stdout memory"),
-        **{name: f"lt-loggers[{name}]" for name in ("comet", "mlflow", "opentelemetry", "trackio", "wandb")},
-        "tensorboard": "lt-loggers[tensorboard]",
-    },
-    "callbacks": _all_of(
-        "lt-callbacks",
-        "early_stopping learning_rate_monitor model_checkpoint model_summary rich_progress_bar timer tqdm_progress_bar",
-    ),
-    "data": _all_of("lt-data", "feed prepare"),
-    "checkpoint_io": _all_of("lt-checkpoint", "async sharded torch"),
-    "profilers": _all_of("lt-profilers", "simple advanced pytorch xla speed"),
-    "defaults": {
-        **_all_of("lt-loggers", "logger media"),
-        **_all_of("lt-callbacks", "progress_bar summary checkpoint"),
-    },
-    "trainers": {"default": "lt-loops"},
-    "names of lt_callbacks": _all_of(
-        "lt-profilers",
-        "AdvancedProfiler DeviceStatsMonitor MemorySnapshot NaNGuard NonFiniteError PyTorchProfiler RankTimes "
-        "SimpleProfiler SlowRankMonitor SpeedProfiler SpikeDetection ThroughputMonitor TrainingSpikeException "
-        "XLAProfiler",
-    ),
+    group: {name: package for package, names in packages.items() for name in names.split()}
+    for group, packages in _BY_PACKAGE.items()
 }
 """Which of our packages brings a name: for the remedy in an error, and for names that a package has given away."""
 

@@ -7,6 +7,7 @@ Everything here is found by name through entry points; import a class only to gi
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,16 +20,12 @@ if TYPE_CHECKING:
     from lt_strategies.launch.processes import ForkLauncher, ForkserverLauncher, SpawnLauncher
     from lt_strategies.launch.script import ScriptLauncher
     from lt_strategies.precision.dtypes import Mixed, ScaledMixed, TruePrecision
-    from lt_strategies.sharded.fsdp import FSDP, ModelParallel
-    from lt_strategies.sharded.pipeline import PipelineParallel
-    from lt_strategies.sharded.pipelined import Pipelined
     from lt_strategies.xla.device import Xla
     from lt_strategies.xla.processes import XLAProcesses
     from lt_strategies.xla.spmd import XLA, XLASPMD
 
 __all__ = [
     "DDP",
-    "FSDP",
     "XLA",
     "XLASPMD",
     "Cuda",
@@ -39,11 +36,8 @@ __all__ = [
     "LaunchedEnvironment",
     "Lsf",
     "Mixed",
-    "ModelParallel",
     "Mpi",
     "Mps",
-    "PipelineParallel",
-    "Pipelined",
     "Plain",
     "ScaledMixed",
     "ScriptLauncher",
@@ -61,11 +55,8 @@ _WHERE = {
     "lt_strategies.ddp": ("DDP",),
     "lt_strategies.distributed": ("Distributed",),
     "lt_strategies.environments": ("Kubernetes", "LaunchedEnvironment", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"),
-    "lt_strategies.sharded.fsdp": ("FSDP", "ModelParallel"),
     "lt_strategies.group": ("leave_group",),
     "lt_strategies.accelerators.mps": ("Mps",),
-    "lt_strategies.sharded.pipeline": ("PipelineParallel",),
-    "lt_strategies.sharded.pipelined": ("Pipelined",),
     "lt_strategies.precision.dtypes": ("Mixed", "ScaledMixed", "TruePrecision"),
     "lt_strategies.launch.processes": ("ForkLauncher", "ForkserverLauncher", "SpawnLauncher"),
     "lt_strategies.launch.script": ("ScriptLauncher",),
@@ -81,9 +72,16 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("lt-strategies")
-    if name not in _HOME:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    from lt_core.errors import PluginError  # not above: a script's watcher imports this package without lt_core
+    from lt_core.plugins import BROUGHT_BY, install_hint
+
+    if (package := BROUGHT_BY[f"names of {__name__}"].get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    if PathFinder.find_spec(module := package.replace("-", "_")) is None:
+        raise PluginError(f"{__name__}.{name} comes with {package}: {install_hint(package)}", code="LT105")
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

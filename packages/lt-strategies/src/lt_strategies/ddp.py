@@ -136,7 +136,7 @@ class DDP(Distributed):
                 code="LT726",
             )
         precision.open(self.device)
-        module = self._with_sync_batchnorm(precision.convert_module(module).to(self.device))
+        module = self.convert_sync_batchnorm(precision.convert_module(module).to(self.device))
         self._release_wrapper()
         self._broadcast_module(module)
         return module, make_optimizers() if make_optimizers is not None else []
@@ -145,12 +145,12 @@ class DDP(Distributed):
         trains = method == "training_step" and any(p.requires_grad for p in module.parameters())
         if not trains:
             if self._wrapper is not None and self.ddp_arguments.get(_BUFFERS_ARGUMENT, True):
-                self._broadcast_tensors(module.buffers())  # as before a forward of training
+                self.broadcast_tensors(module.buffers())  # as before a forward of training
             return super().bind(module, method)
         if self._wrapper is None or self._wraps != _trained(module):
             self._release_wrapper()
             self._wrapper, self._wraps = self._wrapped(module), _trained(module)
-            self._opened.on_leave(self._wrapper, _release)
+            self.group.on_leave(self._wrapper, _release)
         wrapper = self._wrapper
         return partial(_first_output, wrapper) if self.find_unused_parameters else wrapper
 

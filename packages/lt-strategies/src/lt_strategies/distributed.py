@@ -22,10 +22,11 @@ from lt_core.strategy import Capabilities, Strategy
 from lt_strategies import group
 from lt_strategies.group import Group
 
-__all__ = ["Distributed"]
+__all__ = ["FINGERPRINT", "Distributed", "own_part"]
 
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
-FINGERPRINT = 64  # bytes
+FINGERPRINT = 64
+"""Bytes by which ranks compare the calls that they are about to make."""
 
 
 class Distributed(Strategy):
@@ -87,14 +88,14 @@ class Distributed(Strategy):
     # ---- step --------------------------------------------------------------------------------------------------------
 
     def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
-        self._average_gradients(params)
+        self.average_gradients(params)
 
-    def _average_gradients(self, params: Iterable[nn.Parameter], ranks: dist.ProcessGroup | None = None) -> None:
+    def average_gradients(self, params: Iterable[nn.Parameter], ranks: dist.ProcessGroup | None = None) -> None:
         """Average gradients over ``ranks``, by default all; of one that is spread over others, this rank's part."""
         chosen = [p for p in params if p.requires_grad]
         if not chosen:
             return
-        talking = ranks or self._opened.control
+        talking = ranks or self.group.control
         cpu = torch.device("cpu")  # where reading it does not wait for the device
         device = cpu if cpu in talking._device_types else self.device
         has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=device)
@@ -130,16 +131,16 @@ class Distributed(Strategy):
         self._agree("gather_objects")
         found: list[Any] = [None] * self.world_size
         if self.device.type == "cpu":
-            dist.all_gather_object(found, value, group=self._opened.control)
+            dist.all_gather_object(found, value, group=self.group.control)
             return found
-        dist.all_gather_object(found, _packed(value), group=self._opened.control)
+        dist.all_gather_object(found, _packed(value), group=self.group.control)
         return [pickle.loads(packed) for packed in found]
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
         self._agree(f"broadcast from rank {src}")
         is_tensor = isinstance(value, Tensor)
         box = [(is_tensor, _form(value) if is_tensor else value)] if self.rank == src else [None]
-        dist.broadcast_object_list(box, src=src, group=self._opened.control)
+        dist.broadcast_object_list(box, src=src, group=self.group.control)
         assert box[0] is not None
         is_tensor, content = box[0]
         if not is_tensor:
@@ -154,7 +155,7 @@ class Distributed(Strategy):
         self._agree(f"barrier {name!r}")
 
     def background_group(self) -> dist.ProcessGroup:
-        return self._opened.background(self.timeout)
+        return self.group.background(self.timeout)
 
     def post(self, key: str, value: str) -> None:
         if self._group is None:
@@ -171,7 +172,8 @@ class Distributed(Strategy):
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     @property
-    def _opened(self) -> Group:
+    def group(self) -> Group:
+        """What the ranks communicate through, inside a run."""
         if self._group is None:
             raise RankError(
                 f"strategy {self.name!r}: ranks can talk only inside a run (fit, validate, test, predict).",
@@ -181,7 +183,7 @@ class Distributed(Strategy):
 
     def _talk_group(self, tensor: Tensor) -> dist.ProcessGroup | None:
         """Return gloo's own group for tensors on the CPU; the job's group for those on a device."""
-        return self._opened.control if tensor.device.type == "cpu" else None
+        return self.group.control if tensor.device.type == "cpu" else None
 
     def _agree(self, call: str) -> None:
         """Compare what the ranks are about to do, so that a difference is an error and not a hang or wrong numbers."""
@@ -190,7 +192,7 @@ class Distributed(Strategy):
         mine[-1] = hashlib.blake2b(call.encode(), digest_size=1).digest()[0]
         found = [torch.empty_like(mine) for _ in range(self.world_size)]
         try:
-            dist.all_gather(found, mine, group=self._opened.control)
+            dist.all_gather(found, mine, group=self.group.control)
         except RuntimeError as error:
             error.add_note(f"(rank {self.rank} of {self.world_size} was in {call})")
             raise
@@ -204,7 +206,7 @@ class Distributed(Strategy):
                 code="LT709",
             )
 
-    def _with_sync_batchnorm(self, module: nn.Module) -> nn.Module:
+    def convert_sync_batchnorm(self, module: nn.Module) -> nn.Module:
         """Return the module with batch norm over all ranks, where that was asked for."""
         if not self.placement.sync_batchnorm or self.world_size == 1:
             return module
@@ -219,10 +221,10 @@ class Distributed(Strategy):
 
     def _broadcast_module(self, module: nn.Module) -> None:
         """Give all ranks the parameters and buffers of rank 0."""
-        self._check_same_parameters(module)
-        self._broadcast_tensors([*module.parameters(), *module.buffers()])
+        self.check_same_parameters(module)
+        self.broadcast_tensors([*module.parameters(), *module.buffers()])
 
-    def _broadcast_tensors(self, tensors: Iterable[Tensor], ranks: dist.ProcessGroup | None = None) -> None:
+    def broadcast_tensors(self, tensors: Iterable[Tensor], ranks: dist.ProcessGroup | None = None) -> None:
         """Give all of ``ranks`` the values that the first of them has, in place."""
         with torch.no_grad():
             for bucket in buckets(tensors):
@@ -231,7 +233,7 @@ class Distributed(Strategy):
                 for tensor, part in zip(bucket, torch.split(flat, [t.numel() for t in bucket]), strict=True):
                     tensor.detach().copy_(part.view_as(tensor))
 
-    def _check_same_parameters(self, module: nn.Module) -> None:
+    def check_same_parameters(self, module: nn.Module) -> None:
         """Raise where the ranks have built different modules.
 
         Raises:

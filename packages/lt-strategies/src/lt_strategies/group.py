@@ -24,7 +24,7 @@ from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError
 from lt_strategies.meeting import meet, say_bye
 
-__all__ = ["Group", "enter", "imagined", "leave_group"]
+__all__ = ["Group", "fake_group", "leave_group"]
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ def leave_group(*, failed: bool = False) -> None:
 
 
 @contextmanager
-def imagined(rank: int, world_size: int, store: Store) -> Iterator[None]:
+def fake_group(rank: int, world_size: int, store: Store) -> Iterator[None]:
     """Be ``rank`` of a group on torch's fake backend for a while: all calls return, without communication."""
     from torch.distributed.tensor import DTensor
     from torch.testing._internal.distributed.fake_pg import FakeStore  # registers the backend

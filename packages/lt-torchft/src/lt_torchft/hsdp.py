@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lt_core.errors import ConfigError
 from lt_core.strategy import Shard
-from lt_strategies import FSDP
+from lt_parallel import FSDP
 from lt_torchft.network import Transport
 from lt_torchft.strategy import FaultTolerant, Turn, as_tensor, own_part
 
@@ -47,7 +47,7 @@ class _SentTogether(Transport):
 
 
 class HSDP(FaultTolerant, FSDP):
-    """A replica is a job of several ranks, over which :class:`~lt_strategies.FSDP` spreads the model.
+    """A replica is a job of several ranks, over which :class:`~lt_parallel.FSDP` spreads the model.
 
     Each rank averages its part of the gradients with those of the same rank in other replicas. Where a rank dies its
     replica ends, and the others go on; started again it gets another one's state. All replicas have as many ranks and
@@ -56,7 +56,7 @@ class HSDP(FaultTolerant, FSDP):
     Args:
         args: those of :class:`FaultTolerant`. FSDP's own collectives wait ten minutes: a rank of a replica may wait for
             other replicas several times in a row, and the others for it.
-        fsdp: those of :class:`~lt_strategies.FSDP`. With ``state_dict_type="sharded"`` no rank holds the whole model,
+        fsdp: those of :class:`~lt_parallel.FSDP`. With ``state_dict_type="sharded"`` no rank holds the whole model,
             also where a replica's state is sent; the ranks of a replica must share a folder for temporary files.
     """
 

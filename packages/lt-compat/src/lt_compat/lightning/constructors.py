@@ -27,8 +27,8 @@ _WITHOUT_EFFECT = ("model_averaging_period", "save_distributed_checkpoint")
 
 _STRATEGIES = {
     "DDPStrategy": "lt_strategies.ddp:DDP",
-    "FSDPStrategy": "lt_strategies.sharded.fsdp:FSDP",
-    "ModelParallelStrategy": "lt_strategies.sharded.fsdp:ModelParallel",
+    "FSDPStrategy": "lt_parallel.fsdp:FSDP",
+    "ModelParallelStrategy": "lt_parallel.fsdp:ModelParallel",
     "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
     "XLAStrategy": "lt_strategies.xla.spmd:XLA",
 }

@@ -18,9 +18,9 @@ from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import Launcher, RunResult
 from lt_core.ranks import Ranks, Supervisor
 from lt_core.seed import capture_generators, restore_generators
-from lt_strategies import group
-from lt_strategies.simulate.recorder import Call, NotYetSent, Recorder, Sent
-from lt_strategies.simulate.replay import conflict, table
+from lt_parallel.simulate.recorder import Call, NotYetSent, Recorder, Sent
+from lt_parallel.simulate.replay import conflict, table
+from lt_strategies.group import fake_group
 
 __all__ = ["SimulateLauncher"]
 
@@ -73,7 +73,7 @@ class SimulateLauncher(Launcher):
                     mine.supervisor = Supervisor()  # no rank hangs here that would have to watch itself
                     recorder = Recorder(sent, chosen)
                     try:
-                        with _printed_if_it_ends(), group.imagined(rank, size, store), recorder:
+                        with _printed_if_it_ends(), fake_group(rank, size, store), recorder:
                             outcome = _run(ran, own, rank, size)
                             result = outcome if rank == 0 else result
                     except NotYetSent:

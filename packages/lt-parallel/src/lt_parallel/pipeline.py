@@ -22,14 +22,14 @@ from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
+from lt_parallel import states
+from lt_parallel.clipping import norm_of, scale_to
+from lt_parallel.fsdp import ModelParallel, check_choice
+from lt_parallel.materialize import materialize, on_meta
+from lt_parallel.mesh import Sizes, part_of_data, part_of_tokens, tensor_name
+from lt_parallel.pipelined import Pipelined, RemoteLayer, StageLink, plain_name, reshard, whole_order
+from lt_parallel.split import split_layers
 from lt_strategies.distributed import own_part
-from lt_strategies.sharded import states
-from lt_strategies.sharded.clipping import norm_of, scale_to
-from lt_strategies.sharded.fsdp import ModelParallel, check_choice
-from lt_strategies.sharded.materialize import materialize, on_meta
-from lt_strategies.sharded.mesh import Sizes, part_of_data, part_of_tokens, tensor_name
-from lt_strategies.sharded.pipelined import Elsewhere, Line, Pipelined, fold, plain_name, whole_order
-from lt_strategies.sharded.split import split_layers
 
 __all__ = ["PipelineParallel"]
 
@@ -137,24 +137,24 @@ class PipelineParallel(ModelParallel):
     # ---- place -------------------------------------------------------------------------------------------------------
 
     @property
-    def _line_name(self) -> str:
+    def _pipeline_name(self) -> str:
         return next(name for name in self.mesh_sizes if name.startswith("pipeline"))
 
     @property
-    def _line_group(self) -> ProcessGroup:
-        group: ProcessGroup = self.device_mesh.get_group(self._line_name)
+    def _pipeline_group(self) -> ProcessGroup:
+        group: ProcessGroup = self.device_mesh.get_group(self._pipeline_name)
         return group
 
     @property
     def schedule_text(self) -> str:
-        pieces, count = self._micro_batches, self.mesh_sizes[self._line_name]
+        pieces, count = self._micro_batches, self.mesh_sizes[self._pipeline_name]
         return (
             f"schedule {self._schedule}: a batch in {pieces} pieces at most; each stage sends as many outputs to the "
             f"next one and gradients back, and is idle for about {count - 1}/{pieces + count - 1} of a step"
         )
 
     def stages(self, module: nn.Module) -> list[list[str]]:
-        count = self.mesh_sizes[self._line_name]
+        count = self.mesh_sizes[self._pipeline_name]
         found: list[list[str]] = [[] for _ in range(count)]
         for path, part in module.named_modules():
             for number, holder in enumerate(self._holders(part, count) if isinstance(part, Pipelined) else ()):
@@ -163,7 +163,7 @@ class PipelineParallel(ModelParallel):
         return found
 
     def whole_module(self, module: nn.Module) -> nn.Module:
-        if isinstance(module, Elsewhere):
+        if isinstance(module, RemoteLayer):
             return module.stands_for[0]
         children = {name: child and self.whole_module(child) for name, child in module._modules.items()}
         if all(child is module._modules[name] for name, child in children.items()):
@@ -179,32 +179,32 @@ class PipelineParallel(ModelParallel):
                 "torch 2.13, or strategy='fsdp'.",
                 code="LT772",
             )
-        if not any(_lines(module)):
+        if not any(_pipelined_parts(module)):
             raise ConfigError(
                 "strategy='pipeline': no part of the module is a Pipelined(layers, loss), whose layers could be spread "
                 "over the ranks.",
                 code="LT792",
             )
 
-    def _check_same_parameters(self, module: nn.Module) -> None:
-        if not any(isinstance(part, Elsewhere) for part in module.modules()):  # not in a second run
-            super()._check_same_parameters(module)
+    def check_same_parameters(self, module: nn.Module) -> None:
+        if not _has_remote_layers(module):  # not in a second run
+            super().check_same_parameters(module)
 
     def _is_spread(self, module: nn.Module) -> bool:
         return False  # layers are connected in each run, also where they stay as they are
 
     def _spread(self, module: nn.Module) -> None:
-        group = self._line_group
+        group = self._pipeline_group
         index, count = dist.get_rank(group), dist.get_world_size(group)
         tensor = tensor_name(self.mesh_sizes)
-        again = any(isinstance(part, Elsewhere) for part in module.modules()) or any(p.placed for p in _lines(module))
+        again = _has_remote_layers(module) or any(part.placed for part in _pipelined_parts(module))
         if self.parallelize is not None and tensor is not None and not again and not _is_split(module, tensor):
             split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=False)
         sharded = set() if again else set(self._groups(module))
-        fold(module)
+        reshard(module)
         talking = [name for name, size in self.mesh_sizes.items() if size > 1 and name.startswith(_TALKING)]
         peers = self._alike(*(set(self.mesh_sizes) - set(talking)), like_control=True) if talking else None
-        for part in _lines(module):
+        for part in _pipelined_parts(module):
             holders = self._holders(part, count)
             _check_layers(part, module)
             if not again:
@@ -214,12 +214,12 @@ class PipelineParallel(ModelParallel):
             if self._shards_layers and not isinstance(own, FSDPModule):
                 fully_shard(own, mesh=self._shard_mesh, **self._arguments)
             kind = _SCHEDULES[self._schedule]
-            part.connect(Line(own, part.loss, group, self.device, self._micro_batches, kind, peers))
-            self._opened.on_leave(part, Pipelined.let_go)
+            part.connect(StageLink(own, part.loss, group, self.device, self._micro_batches, kind, peers))
+            self.group.on_leave(part, Pipelined.disconnect)
         if on_meta(module):
-            materialize(module, self.device, self._broadcast_tensors)
+            materialize(module, self.device, self.broadcast_tensors)
         self._brought(module)
-        rows = [part.layers for part in _lines(module)]
+        rows = [part.layers for part in _pipelined_parts(module)]
         held = {id(tensor) for layers in rows for tensor in (*layers.parameters(), *layers.buffers())}
         self._share(tensor for tensor in (*module.parameters(), *module.buffers()) if id(tensor) not in held)
 
@@ -239,11 +239,11 @@ class PipelineParallel(ModelParallel):
     ) -> None:  # fmt: skip
         """Give a layer rank 0's values; a rank that does not keep it holds it no longer than that."""
         layer = layers[number]
-        materialize(layer, self.device, self._broadcast_tensors)
+        materialize(layer, self.device, self.broadcast_tensors)
         self._brought(layer)
         self._share((*layer.parameters(), *layer.buffers()))
         if not keep:
-            layers[number] = Elsewhere(layer)
+            layers[number] = RemoteLayer(layer)
         elif self._shards_layers:
             for part in reversed([part for part in layer.modules() if part in sharded]):  # the innermost first
                 fully_shard(part, mesh=self._shard_mesh, **self._arguments)
@@ -254,7 +254,7 @@ class PipelineParallel(ModelParallel):
         for tensor in tensors:
             by_names.setdefault(self._spread_over(tensor), []).append(own_part(tensor))
         for names, found in by_names.items():
-            self._broadcast_tensors(found, self._alike(*names) if names else None)
+            self.broadcast_tensors(found, self._alike(*names) if names else None)
 
     def _spread_over(self, tensor: Tensor) -> tuple[str, ...]:
         """Return the dimensions of the mesh over which ``tensor`` is spread."""
@@ -277,7 +277,7 @@ class PipelineParallel(ModelParallel):
     def _averaged(
         self, module: nn.Module, plain: list[nn.Parameter]
     ) -> list[tuple[ProcessGroup | None, list[nn.Parameter]]]:
-        copies = self._alike(self._line_name)
+        copies = self._alike(self._pipeline_name)
         held = _held(module)
         return [
             (copies, [param for param in plain if id(param) in held]),
@@ -293,7 +293,7 @@ class PipelineParallel(ModelParallel):
         everywhere = sorted({names for rank in self.gather_objects(list(by_names)) for names in rank})
         found = []
         for names in everywhere:
-            ranks = self._alike(self._line_name, *names)
+            ranks = self._alike(self._pipeline_name, *names)
             tokens = {part_of_tokens(self.mesh_sizes, rank) for rank in dist.get_process_group_ranks(ranks)}
             found.append((ranks, by_names.get(names, []), len(tokens) > 1))
         return found
@@ -303,7 +303,7 @@ class PipelineParallel(ModelParallel):
         sizes, found = self.mesh_sizes, dict[int, list[int]]()
         for rank in range(self.world_size):
             found.setdefault(part_of_data(sizes, rank, names).index, []).append(rank)
-        return self._opened.part(found.values(), like_control=like_control)
+        return self.group.part(found.values(), like_control=like_control)
 
     # ---- step --------------------------------------------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ class PipelineParallel(ModelParallel):
             assert param.grad is not None
             (held if id(param) in self._held else shared).append(param.grad)
         squares = norm_of(held).to(self.device, torch.float32).square()  # a stage without any has another dtype
-        dist.all_reduce(squares, group=self._line_group)
+        dist.all_reduce(squares, group=self._pipeline_group)
         total = (squares + norm_of(shared).to(self.device).square()).sqrt()
         scale_to((*held, *shared), value, total)
         return total
@@ -397,7 +397,7 @@ class PipelineParallel(ModelParallel):
         """Return what the ranks of the first pipeline hold together, where ``keep``; they give it one by one."""
         found: dict[str, Any] = {}
         sizes = self.mesh_sizes
-        others = set(sizes) - {self._line_name}
+        others = set(sizes) - {self._pipeline_name}
         for source in range(self.world_size):
             if part_of_data(sizes, source, others).index == 0:
                 part = self.broadcast(own if self.rank == source else None, source)
@@ -408,7 +408,7 @@ class PipelineParallel(ModelParallel):
         """Return the names of an optimizer's parameters here, and those of each group on all ranks, in the order that
         they have in a module that is whole.
         """
-        fold(module)
+        reshard(module)
         name_of = {id(param): plain_name(name) for name, param in module.named_parameters()}
         mine = [[name_of[id(param)] for param in group["params"]] for group in optimizer.param_groups]
         place = {name: number for number, name in enumerate(whole_order(module))}
@@ -427,13 +427,17 @@ class PipelineParallel(ModelParallel):
         return [name for names in mine for name in names], groups
 
 
-def _lines(module: nn.Module) -> Iterator[Pipelined]:
+def _pipelined_parts(module: nn.Module) -> Iterator[Pipelined]:
     return (part for part in module.modules() if isinstance(part, Pipelined))
+
+
+def _has_remote_layers(module: nn.Module) -> bool:
+    return any(isinstance(part, RemoteLayer) for part in module.modules())
 
 
 def _held(module: nn.Module) -> set[int]:
     """Return the parameters of which each rank of a pipeline has others."""
-    return {id(param) for part in _lines(module) for param in part.parameters()}
+    return {id(param) for part in _pipelined_parts(module) for param in part.parameters()}
 
 
 def _is_split(module: nn.Module, name: str) -> bool:

@@ -14,8 +14,9 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from lt_core.errors import ConfigError
 from lt_core.optimizer import grad_norm
 from lt_core.precision import Precision
-from lt_strategies import Pipelined, PipelineParallel, ScaledMixed
-from lt_strategies.sharded.clipping import clip_norm
+from lt_parallel import Pipelined, PipelineParallel
+from lt_parallel.clipping import clip_norm
+from lt_strategies import ScaledMixed
 
 pytestmark = [
     pytest.mark.fsdp,

@@ -1,6 +1,6 @@
 import pytest
 
-from lt_strategies import FSDP
+from lt_parallel import FSDP
 from lt_testing import StrategyConformance
 
 pytestmark = [pytest.mark.conformance, pytest.mark.fsdp]

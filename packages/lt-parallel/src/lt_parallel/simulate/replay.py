@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
-from lt_strategies.simulate.recorder import Call
+from lt_parallel.simulate.recorder import Call
 
 Schedules = Mapping[int, Sequence[Call]]
 

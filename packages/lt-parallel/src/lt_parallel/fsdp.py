@@ -30,11 +30,10 @@ from lt_core.launcher import Launcher
 from lt_core.precision import Precision
 from lt_core.seed import capture_generators, pl_worker_init_function, restore_generators
 from lt_core.strategy import Capabilities, Shard
-from lt_strategies.distributed import Distributed, own_part
-from lt_strategies.sharded import states
-from lt_strategies.sharded.clipping import clip_norm, clip_value
-from lt_strategies.sharded.materialize import materialize, on_meta
-from lt_strategies.sharded.mesh import (
+from lt_parallel import states
+from lt_parallel.clipping import clip_norm, clip_value
+from lt_parallel.materialize import materialize, on_meta
+from lt_parallel.mesh import (
     Sizes,
     data_names,
     part_of_data,
@@ -43,7 +42,8 @@ from lt_strategies.sharded.mesh import (
     shard_names,
     tensor_name,
 )
-from lt_strategies.sharded.split import split_layers
+from lt_parallel.split import split_layers
+from lt_strategies.distributed import Distributed, own_part
 
 __all__ = ["FSDP", "ModelParallel", "Policy"]
 
@@ -178,7 +178,7 @@ class FSDP(Distributed):
         """The ranks as a mesh; ``configure_model`` reads it for ``fully_shard`` calls of its own."""
         if self._mesh is None:
             self._mesh = self._made_mesh()
-            self._opened.on_leave(self, FSDP._drop_group)
+            self.group.on_leave(self, FSDP._drop_group)
         return self._mesh
 
     @property
@@ -203,9 +203,9 @@ class FSDP(Distributed):
     ) -> tuple[nn.Module, list[Optimizer]]:
         """Shard the module; one that is sharded already is left as it is."""
         precision.open(self.device)
-        module = self._with_sync_batchnorm(module)
+        module = self.convert_sync_batchnorm(module)
         if not self._is_spread(module):
-            self._check_same_parameters(module)
+            self.check_same_parameters(module)
             self._spread(precision.convert_module(module))
         else:  # by the user's own calls in configure_model, or in an earlier run
             self._place_sharded(module, precision)
@@ -214,7 +214,7 @@ class FSDP(Distributed):
         self._shared = [(ranks, params) for ranks, params, reduces in self._copies(module) if reduces]
         if plain:
             self._shared += self._averaged(module, plain)
-        self._opened.on_leave(self, FSDP._drop_group)
+        self.group.on_leave(self, FSDP._drop_group)
         optimizers = make_optimizers() if make_optimizers is not None else []
         for optimizer in optimizers:
             _one_by_one(optimizer)
@@ -238,13 +238,13 @@ class FSDP(Distributed):
         super().backward(loss, *args, **kwargs)
         if self._syncs:
             for ranks, shared in self._shared:
-                self._average_gradients(shared, ranks)
+                self.average_gradients(shared, ranks)
 
     def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
         """Average gradients of which several ranks hold the same part; others are reduced during each backward."""
         chosen = set(map(id, params))
         for ranks, shared in self._shared:
-            self._average_gradients([p for p in shared if id(p) in chosen], ranks)
+            self.average_gradients([p for p in shared if id(p) in chosen], ranks)
 
     @contextmanager
     def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
@@ -336,10 +336,10 @@ class FSDP(Distributed):
         """Give memory to what is on the meta device, and bring what is not sharded to the device."""
         if on_meta(module):
             precision.convert_module(module)
-            materialize(module, self.device, self._broadcast_tensors)
-        self._broadcast_tensors(self._brought(module))
+            materialize(module, self.device, self.broadcast_tensors)
+        self.broadcast_tensors(self._brought(module))
         for ranks, params, _ in self._copies(module):
-            self._broadcast_tensors(map(own_part, params), ranks)
+            self.broadcast_tensors(map(own_part, params), ranks)
 
     def _brought(self, module: nn.Module) -> list[Tensor]:
         """Bring what is not sharded to the device, and return it; ``to()`` would make shards anew, without hooks."""
@@ -368,7 +368,7 @@ class FSDP(Distributed):
             for rank, (parts, _) in enumerate(everyone):
                 holders.setdefault(parts[number], []).append(rank)
             mine = holders[everyone[self.rank][0][number]]
-            found.append((self._opened.part(holders.values()), params, len({everyone[r][1] for r in mine}) > 1))
+            found.append((self.group.part(holders.values()), params, len({everyone[r][1] for r in mine}) > 1))
         return found
 
     def _places(self, meshes: list[DeviceMesh]) -> list[tuple[list[int], int]]:
@@ -400,11 +400,11 @@ class FSDP(Distributed):
 
     def _materialize(self, module: nn.Module, end: Callable[[nn.Module], None]) -> None:
         spread = is_sharded(module)  # what a plan has split is cut from the same whole on all ranks
-        materialize(module, self._stays, self._broadcast_tensors if spread else lambda tensors: None, end)
+        materialize(module, self._stays, self.broadcast_tensors if spread else lambda tensors: None, end)
 
     def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
         module.to(self._stays)
-        self._broadcast_tensors(t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor))
+        self.broadcast_tensors(t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor))
         fully_shard(group, mesh=self._shard_mesh, **self._arguments)
 
     @property
@@ -525,7 +525,7 @@ class ModelParallel(FSDP):
             split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=self.loss_parallel)
             if not on_meta(module):
                 for ranks, params, _ in self._copies(module):
-                    self._broadcast_tensors(map(own_part, params), ranks)
+                    self.broadcast_tensors(map(own_part, params), ranks)
         if any(sizes[name] > 1 for name in shard_names(sizes) if name != "data_replicate"):
             super()._spread(module)
         else:

@@ -6,8 +6,8 @@ import re
 import pytest
 import torch
 import torch.distributed as dist
-from tests.lt_strategies.test_mesh import Block as WordsBlock
-from tests.lt_strategies.test_mesh import ChoosingByHand, Context, train
+from tests.lt_parallel.test_mesh import Block as WordsBlock
+from tests.lt_parallel.test_mesh import ChoosingByHand, Context, train
 from torch import nn
 from torch.distributed.pipelining import ScheduleGPipe
 
@@ -16,8 +16,9 @@ from lt_core.launcher import RunResult
 from lt_core.precision import Precision
 from lt_core.ranks import Ranks
 from lt_core.strategy import Placement
-from lt_strategies import DDP, FSDP, ModelParallel, Pipelined, PipelineParallel
-from lt_strategies.simulate.launcher import SimulateLauncher
+from lt_parallel import FSDP, ModelParallel, Pipelined, PipelineParallel
+from lt_parallel.simulate.launcher import SimulateLauncher
+from lt_strategies import DDP
 
 
 class Block(nn.Module):

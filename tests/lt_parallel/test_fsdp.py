@@ -14,7 +14,9 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
-from lt_strategies import DDP, FSDP, ModelParallel
+from lt_core.strategy import Placement
+from lt_parallel import FSDP, ModelParallel
+from lt_strategies import DDP
 
 pytestmark = pytest.mark.fsdp
 
@@ -394,3 +396,10 @@ def test_model_parallel_without_a_sharded_module_says_what_to_call(ranks):
             strategy.setup(Blocks(), None, Precision())
 
     ranks(facts, 1, ModelParallel())
+
+
+def test_sync_batchnorm_on_the_cpu_says_that_it_needs_cuda():
+    strategy = FSDP()
+    strategy.place(Placement(devices=(0, 1), sync_batchnorm=True))
+    with pytest.raises(ConfigError, match="SyncBatchNorm works on CUDA"):
+        strategy.setup(nn.BatchNorm1d(2), None, Precision())

@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributed.checkpoint import HuggingFaceStorageReader, load
 
 from lt_core.precision import Precision
-from lt_strategies import FSDP, ModelParallel, Pipelined, PipelineParallel
+from lt_parallel import FSDP, ModelParallel, Pipelined, PipelineParallel
 
 pytestmark = pytest.mark.fsdp
 pytest.importorskip("safetensors")

@@ -15,9 +15,9 @@ from torch.torch_version import TorchVersion
 
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
-from lt_strategies import FSDP, ModelParallel, Pipelined, PipelineParallel
-from lt_strategies.sharded.mesh import part_of_data, resolved
-from lt_strategies.sharded.states import check_gathers
+from lt_parallel import FSDP, ModelParallel, Pipelined, PipelineParallel
+from lt_parallel.mesh import part_of_data, resolved
+from lt_parallel.states import check_gathers
 
 pytestmark = [
     pytest.mark.fsdp,

@@ -35,7 +35,7 @@ class Pipelined(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.loss = loss
-        self._line: Line | None = None
+        self._link: StageLink | None = None
         self._own: list[nn.Sequential] = []  # in a list it is no part of this module
 
     def forward(self, inputs: Tensor, target: Tensor | None = None) -> Tensor:
@@ -46,19 +46,19 @@ class Pipelined(nn.Module):
                 "self.net(inputs, targets), for a batch of both self.net(*batch).",
                 code="LT774",
             )
-        if self._line is not None:
-            return self._line.run(inputs, target)
+        if self._link is not None:
+            return self._link.run(inputs, target)
         for layer in self.layers:
             inputs = layer(inputs)
         return inputs if target is None else self.loss(inputs, target)
 
-    def connect(self, line: Line) -> None:
+    def connect(self, link: StageLink) -> None:
         """Have other ranks compute what this one has no layers for."""
-        self._line = line
+        self._link = link
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """Drop what refers to the process group."""
-        self._line = None
+        self._link = None
 
     @property
     def placed(self) -> bool:
@@ -67,16 +67,16 @@ class Pipelined(nn.Module):
 
     def own_layers(self) -> nn.Sequential:
         """Return the layers of this rank as one module, in each run the same one: torch's shards belong to it."""
-        layers = [layer for layer in self.layers if not isinstance(layer, Elsewhere)]
+        layers = [layer for layer in self.layers if not isinstance(layer, RemoteLayer)]
         if not self._own or list(self._own[0]) != layers:
             self._own[:] = [nn.Sequential(*layers)]
         return self._own[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_line": None, "_own": []}
+        return {**self.__dict__, "_link": None, "_own": []}
 
 
-class Elsewhere(nn.Module):
+class RemoteLayer(nn.Module):
     """Stands for a layer that another rank holds."""
 
     def __init__(self, layer: nn.Module) -> None:
@@ -92,7 +92,7 @@ class Elsewhere(nn.Module):
         )
 
 
-class Line:
+class StageLink:
     """One rank's place in a pipeline.
 
     Args:
@@ -131,7 +131,7 @@ class Line:
             return loss
         losses: list[Tensor] = []
         schedule = self._ready("evaluation", inputs, self._loss)
-        with _gradients_put_aside(self._params):
+        with _stashed_gradients(self._params):
             schedule.eval(*self._first(inputs), **self._targets(target), losses=losses)
         return self._mean(losses)
 
@@ -140,7 +140,7 @@ class Line:
         losses: list[Tensor] = []
         schedule = self._ready("training", inputs, self._loss)
         stage: _Stage = schedule._stage
-        with _gradients_put_aside(self._params), self._own_random_numbers():
+        with _stashed_gradients(self._params), self._own_random_numbers():
             schedule.step(*self._first(inputs), **self._targets(target), losses=losses, return_outputs=False)
             stage.take_gradients(self._params)
         return self._mean(losses), stage
@@ -156,7 +156,7 @@ class Line:
 
     def _predict(self, inputs: Tensor) -> Tensor:
         schedule = self._ready("prediction", inputs, None)
-        with torch.no_grad(), _gradients_put_aside(self._params):
+        with torch.no_grad(), _stashed_gradients(self._params):
             output = schedule.eval(*self._first(inputs))
         form = [None if output is None else (output.shape, output.dtype)]
         dist.broadcast_object_list(form, group=self._group, group_src=self._count - 1, device=self._device)
@@ -223,13 +223,13 @@ class _Stage(PipelineStage):
         for shard in self._shards():
             self.taken += [shard.unsharded_accumulated_grad, shard._unsharded_param.grad]
             shard.unsharded_accumulated_grad = shard._unsharded_param.grad = None
-        fold(self.submod)
+        reshard(self.submod)
 
     def reduced(self, gradients: list[Any], params: Sequence[nn.Parameter]) -> list[Any]:
         """Return the gradients of ``params`` from those that were taken: those of shards averaged over their ranks."""
         if not isinstance(self.submod, FSDPModule):
             return gradients
-        with _gradients_put_aside(params):
+        with _stashed_gradients(params):
             for shard, summed, plain in zip(self._shards(), gradients[::2], gradients[1::2], strict=True):
                 shard.unsharded_accumulated_grad, shard._unsharded_param.grad = summed, plain
             super().perform_reduce_grad(self._pieces)
@@ -261,10 +261,10 @@ class _Trained(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, leaf: Tensor, line: Line, inputs: Tensor, target: Tensor) -> Tensor:
+    def forward(ctx: Any, leaf: Tensor, link: StageLink, inputs: Tensor, target: Tensor) -> Tensor:
         with torch.enable_grad():
-            loss, ctx.stage = line.train(inputs, target)
-        ctx.params = [param for param in line._params if param.requires_grad]
+            loss, ctx.stage = link.train(inputs, target)
+        ctx.params = [param for param in link._params if param.requires_grad]
         ctx.save_for_backward(*ctx.stage.taken)
         ctx.stage.taken = []
         return loss
@@ -286,7 +286,7 @@ def whole_order(module: nn.Module) -> list[str]:
     order: dict[str, None] = {}
     for path, part in module.named_modules():
         own = (*part._parameters, *part._buffers, "_extra_state")
-        names = part.names if isinstance(part, Elsewhere) else own
+        names = part.names if isinstance(part, RemoteLayer) else own
         order.update(dict.fromkeys(plain_name(f"{path}.{name}".lstrip(".")) for name in names))
     return list(order)
 
@@ -296,7 +296,7 @@ def plain_name(name: str) -> str:
     return name.replace("_checkpoint_wrapped_module.", "")
 
 
-def fold(module: nn.Module) -> None:
+def reshard(module: nn.Module) -> None:
     """Give each shard's parameters their place, where a forward left those that were gathered."""
     for part in module.modules():
         if isinstance(part, FSDPModule):
@@ -304,7 +304,7 @@ def fold(module: nn.Module) -> None:
 
 
 @contextmanager
-def _gradients_put_aside(params: Iterable[nn.Parameter]) -> Iterator[None]:
+def _stashed_gradients(params: Iterable[nn.Parameter]) -> Iterator[None]:
     """Give parameters back the gradients that they have; torch drops those of shards where a schedule is new."""
     before = [(param, param.grad) for param in params]
     for param, _ in before:
