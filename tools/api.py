@@ -58,6 +58,7 @@ MODULES = {
     ),
     "lt-callbacks": ("lt_callbacks.arguments", "lt_callbacks.filtered", "lt_callbacks.lazy", "lt_callbacks.monitored"),
     "lt-loggers": ("lt_loggers.media_files",),
+    "lt-loops": ("lt_loops.forecast",),
     "lt-strategies": ("lt_strategies.distributed", "lt_strategies.group"),
 }
 """Further modules whose names are public, for authors of plug-ins."""

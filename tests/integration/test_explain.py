@@ -51,12 +51,6 @@ def test_a_global_batch_is_shown_as_batches_of_the_ranks_that_there_would_be():
         trainer.explain(train_dataloaders=loader, devices=1, num_nodes=3)
 
 
-def test_a_schedule_of_windows_counts_in_the_steps_of_the_whole_fit():
-    trainer = Trainer(accelerator="cpu", max_epochs=3, accumulate_grad_batches={0: 1, 1: 4})
-    loader = DataLoader(TensorDataset(torch.randn(128, 4)), batch_size=8)
-    assert "the whole fit: 24 optimizer steps" in trainer.explain(train_dataloaders=loader)
-
-
 def test_fsdp_tells_its_mesh(explained):
     assert "device mesh: data_parallel 8" in explained(devices=8, strategy="fsdp", accelerator="cuda")
     assert "device mesh: replicate 2 x shard 4" in explained(devices=8, strategy=FSDP(device_mesh=(2, 4)))
@@ -136,10 +130,6 @@ def test_checkpoints_and_stops_say_when():
         "  ModelCheckpoint: saves every epoch, keeps the 2 best by val_loss (min)",
         "  ModelCheckpoint: saves every 50 optimizer steps, keeps the newest and the last",
     ]
-
-
-def test_without_a_checkpoint_callback_there_are_none(explained):
-    assert "\n  checkpoints: none\n" in explained() + "\n"
 
 
 def test_in_a_notebook_the_automatic_strategy_is_one_that_works_there(explained, monkeypatch):

@@ -102,7 +102,12 @@ _BY_PACKAGE = {
     "data": {"lt-data": "feed prepare"},
     "checkpoint_io": {"lt-checkpoint": "async sharded torch"},
     "profilers": {"lt-profilers": "simple advanced pytorch xla speed"},
-    "defaults": {"lt-loggers": "logger media", "lt-callbacks": "progress_bar summary checkpoint"},
+    "defaults": {
+        "lt-loggers": "logger media",
+        "lt-callbacks": "progress_bar summary checkpoint",
+        "lt-explain": "explain",
+        "lt-loops": "memory",
+    },
     "trainers": {"lt-loops": "default"},
     "names of lt_callbacks": {
         "lt-profilers": "AdvancedProfiler DeviceStatsMonitor MemorySnapshot NaNGuard NonFiniteError PyTorchProfiler "

@@ -33,7 +33,6 @@ from lt_loops.checkpoint.choice import WORDS, choose_checkpoint
 from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
 from lt_loops.fit import run_fit
 from lt_loops.fit_result import FitResult
-from lt_loops.report.explain import explain, imagine
 from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
@@ -632,8 +631,10 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         loaders = train_dataloaders
         if loaders is None and isinstance(model, DataSource):
             loaders = Loaders(model).get("train")  # type: ignore[arg-type]
-        place = imagine(self, devices, num_nodes, accelerator, strategy)
-        text = explain(self, model, loaders if loaders is not None else self.train_dataloader, place)
+        if loaders is None:
+            loaders = self.train_dataloader
+        explain = plugins.load("defaults", "explain")
+        text: str = explain(self, model, loaders, devices, num_nodes, accelerator, strategy)
         self.print(text)
         return text
 

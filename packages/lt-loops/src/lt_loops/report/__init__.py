@@ -1,1 +1,1 @@
-"""What a Trainer says: what it would do, what was compiled, what an evaluation found."""
+"""What a Trainer says: what holds the memory, what a run announces, what an evaluation found."""

@@ -23,6 +23,8 @@ from lt_core.seed import preserve_generators
 from lt_core.strategy import Strategy, SupportsStages
 from lt_loops.setup.optimizers import parse_optimizers
 
+__all__ = ["memory"]
+
 
 def memory(module: LightningModule, precision: Precision, strategy: Strategy, loaders: Any) -> str:
     """Return what parameters, gradients, optimizers, and activations of a batch of ``loaders`` take on a rank, as text.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
 from typing import Any
@@ -18,11 +18,10 @@ from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.strategy import Placement, Strategy
-from lt_loops.arguments.limits import limited
-from lt_loops.report.memory import memory
-from lt_loops.setup.feeds import batches_per_step
-from lt_loops.setup.parts import automatic_strategy
-from lt_loops.view import TrainerView
+from lt_loops import Trainer
+from lt_loops.forecast import automatic_strategy, batches_per_step, limited, steps_of_fit
+
+__all__ = ["explain"]
 
 _SHOWN = 16  # ranks
 
@@ -66,25 +65,28 @@ class Imagined:
         return made
 
 
-def imagine(
-    trainer: TrainerView,
+def explain(
+    trainer: Trainer,
+    model: Any,
+    loaders: Any,
     devices: int | None = None,
     num_nodes: int | None = None,
     accelerator: str | None = None,
     strategy: str | Strategy | None = None,
-) -> Imagined:
-    """Return where the Trainer would run; what is None is the Trainer's own."""
-    per_node, nodes = devices or trainer.num_devices, num_nodes or trainer.num_nodes
-    kind = trainer.accelerator if accelerator is None else plugins.load("accelerators", accelerator.lower())()
-    chosen = strategy or trainer.strategy
-    if strategy is None and trainer.settings.strategy == "auto":
-        chosen = automatic_strategy(kind, per_node * nodes)
-    made = plugins.load("strategies", chosen.lower())() if isinstance(chosen, str) else chosen
-    return Imagined(kind, per_node, nodes, made)
+) -> str:
+    """Return the plan of a fit as text: what :meth:`lt_loops.Trainer.explain` prints.
 
-
-def explain(trainer: TrainerView, model: Any, loaders: Any, place: Imagined) -> str:
-    """Return the plan of a fit as text, with the memory of ``model`` and the batches of ``loaders`` where not None."""
+    Args:
+        trainer: whose fit it would be.
+        model: whose memory is counted, where it is a module.
+        loaders: whose batches are counted; None for none.
+        devices: devices on each node, in place of the Trainer's.
+        num_nodes: nodes, in place of the Trainer's.
+        accelerator: kind of device, in place of the Trainer's.
+        strategy: in place of the Trainer's.
+    """
+    place = _imagine(trainer, devices, num_nodes, accelerator, strategy)
+    memory = plugins.load("defaults", "memory")
     parts = [
         _places(trainer, place),
         memory(model, trainer.precision_plugin, place.on(0), loaders) if isinstance(model, LightningModule) else "",
@@ -95,7 +97,23 @@ def explain(trainer: TrainerView, model: Any, loaders: Any, place: Imagined) -> 
     return "\n\n".join(part for part in parts if part)
 
 
-def _places(trainer: TrainerView, place: Imagined) -> str:
+def _imagine(
+    trainer: Trainer,
+    devices: int | None,
+    num_nodes: int | None,
+    accelerator: str | None,
+    strategy: str | Strategy | None,
+) -> Imagined:
+    per_node, nodes = devices or trainer.num_devices, num_nodes or trainer.num_nodes
+    kind = trainer.accelerator if accelerator is None else plugins.load("accelerators", accelerator.lower())()
+    chosen = strategy or trainer.strategy
+    if strategy is None and trainer.settings.strategy == "auto":
+        chosen = automatic_strategy(kind, per_node * nodes)
+    made = plugins.load("strategies", chosen.lower())() if isinstance(chosen, str) else chosen
+    return Imagined(kind, per_node, nodes, made)
+
+
+def _places(trainer: Trainer, place: Imagined) -> str:
     world_size, per_node, nodes = place.world_size, place.per_node, place.nodes
     kind = f"accelerator {place.accelerator.name!r}, precision {trainer.precision!r}"
     size = f"{nodes} node{'s' * (nodes > 1)} x {per_node} device{'s' * (per_node > 1)}"
@@ -113,7 +131,7 @@ def _places(trainer: TrainerView, place: Imagined) -> str:
     return "\n".join([*lines, f"  device mesh: {mesh}"] if mesh else lines)
 
 
-def _data(trainer: TrainerView, loaders: Any, strategy: Strategy) -> str:
+def _data(trainer: Trainer, loaders: Any, strategy: Strategy) -> str:
     found = each_loader(loaders)
     if not found:
         return ""
@@ -134,13 +152,12 @@ def _data(trainer: TrainerView, loaders: Any, strategy: Strategy) -> str:
     per_rank = limited(share, trainer.limit_train_batches, "limit_train_batches")
     steps = -(-int(per_rank) // window)
     lines.append(f"  an epoch: {int(per_rank)} batches on each rank, {steps} optimizer steps")
-    limits = trainer._limits if kept is None else replace(trainer._limits, accumulate_grad_batches=window)
-    if (total := limits.steps_of_fit(per_rank)) != inf:
+    if (total := steps_of_fit(trainer, per_rank, None if kept is None else window)) != inf:
         lines.append(f"  the whole fit: {total} optimizer steps")
     return "\n".join(lines)
 
 
-def _times(trainer: TrainerView) -> str:
+def _times(trainer: Trainer) -> str:
     every, interval = trainer.check_val_every_n_epoch, trainer.val_check_interval
     rows = trainer.log_every_n_steps
     if isinstance(interval, timedelta):
@@ -174,7 +191,7 @@ def _times(trainer: TrainerView) -> str:
     )
 
 
-def _callbacks(trainer: TrainerView) -> str:
+def _callbacks(trainer: Trainer) -> str:
     if not trainer.callbacks:
         return ""
     lines = ["Callbacks, in the order in which they are called (those marked * after the module at an epoch's end):"]
