@@ -79,6 +79,12 @@ def test_a_stuck_rank_is_reported_once_after_a_minute_or_twenty_steps_with_its_l
     assert len(job.said) == 1
 
 
+@pytest.mark.parametrize("file", ["lt_strategies/distributed.py", "lt_parallel/pipelined.py"])
+def test_a_rank_that_talks_by_a_strategy_waits_for_the_one_that_hangs(tmp_path, file):
+    job = Job(tmp_path, [f'File "/site-packages/{file}", line 3 in gather', HANGS], deadline=300.0)
+    assert job.wait(310).text.startswith("Rank 1 of 2 hangs")
+
+
 def test_the_job_ends_at_the_deadline_only(tmp_path):
     job = Job(tmp_path, [WAITS, HANGS], deadline=300.0)
     assert job.wait(290) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 CONSEQUENCE = re.compile(
     r"gloo/|NCCL|ProcessGroup|DistBackendError|DistNetworkError|DistStoreError"
@@ -12,7 +11,7 @@ CONSEQUENCE = re.compile(
 """Errors that a rank sees when another one is gone."""
 
 _WAITING = re.compile(
-    r"torch/distributed/|_engine_run_backward|nn/parallel/distributed\.py|" + re.escape(str(Path(__file__).parents[1]))
+    r"torch/distributed/|_engine_run_backward|nn/parallel/distributed\.py|[/\\]lt_(strategies|parallel)[/\\]"
 )
 _HEAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
 OURS = re.compile(
