@@ -134,7 +134,7 @@ class TestLaunched(EnvironmentKit):
 
     @pytest.fixture(autouse=True)
     def many_seats(self, monkeypatch, tmp_path):
-        """A process takes its seat once, with signals and hooks; here one process takes many, without."""
+        """A process becomes a rank once, with signals and hooks; here one process does many times, without."""
         self.folders = {size: tmp_path / str(size) for size in (1, 2, 3)}
         for size, folder in self.folders.items():
             folder.mkdir()
@@ -143,10 +143,10 @@ class TestLaunched(EnvironmentKit):
         monkeypatch.setattr(page, "RAISE_SIGNAL", None)
         monkeypatch.setattr(atexit, "register", lambda function: None)
         monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-        monkeypatch.setattr(job, "_seat", None)
+        monkeypatch.setattr(job, "_client", None)
 
     def make_variables(self, place):
-        job._seat = None
+        job._client = None
         return {
             "LT_WATCHER": os.getppid(),
             "LT_JOB": self.folders[place.world_size],

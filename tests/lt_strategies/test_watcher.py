@@ -12,8 +12,8 @@ from torch.distributed import HashStore
 from lt_core.errors import LtError
 from lt_core.strategy import Strategy
 from lt_strategies import group
-from lt_strategies.job import Seat, made_folder
-from lt_strategies.launch.witness import Witness
+from lt_strategies.job import RankClient, made_folder
+from lt_strategies.launch.self_watch import SelfWatch
 from lt_strategies.watch import flight, page, rhythm
 from lt_strategies.watch.page import DUMP_SIGNAL, STEPPING, Line, Page
 from lt_strategies.watch.watch import Watch
@@ -276,7 +276,7 @@ def test_under_torchrun_rank_0_stays_for_the_others_where_the_store_would_go_wit
 
     def fail():
         with pytest.raises(LtError):
-            Witness(TwoRanks()).run(raises, (LtError("boom"),), TwoRanks())
+            SelfWatch(TwoRanks()).run(raises, (LtError("boom"),), TwoRanks())
 
     def raises(error):
         raise error
@@ -296,8 +296,8 @@ def test_under_torchrun_rank_0_stays_for_the_others_where_the_store_would_go_wit
 
 def test_a_run_that_a_rank_watches_itself_leaves_no_thread():
     before, strategy = set(threading.enumerate()), TwoRanks()
-    seen = Witness(strategy).run(lambda: set(threading.enumerate()) - before, (), strategy)
-    assert {thread.name for thread in seen} == {"lt-flight", "lt-witness"}
+    seen = SelfWatch(strategy).run(lambda: set(threading.enumerate()) - before, (), strategy)
+    assert {thread.name for thread in seen} == {"lt-flight", "lt-self-watch"}
     for thread in seen:
         thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in seen)
@@ -313,14 +313,14 @@ def test_an_error_that_all_ranks_raise_by_agreement_is_no_failure(monkeypatch):
             raise error
 
         with pytest.raises(type(error)):
-            seat.run(fit, (), strategy)
+            client.run(fit, (), strategy)
         return page.read_report(folder, 0)
 
     monkeypatch.setattr(page, "DUMP_SIGNAL", None)
     monkeypatch.setattr(page, "RAISE_SIGNAL", None)
     folder, strategy = Path(made_folder(1)), Strategy()
     try:
-        seat = Seat(str(folder), 0, 1)
+        client = RankClient(str(folder), 0, 1)
         assert reported(Leaves("go on from another state")) is None
         assert reported(LtError("boom"))["error"] == "lt_core.errors.LtError: boom"
     finally:

@@ -7,23 +7,18 @@ first used.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from lt_parallel.fsdp import FSDP, ModelParallel
-    from lt_parallel.pipeline import PipelineParallel
-    from lt_parallel.pipelined import Pipelined
-    from lt_parallel.simulate.launcher import SimulateLauncher
-
-__all__ = ["FSDP", "ModelParallel", "PipelineParallel", "Pipelined", "SimulateLauncher"]
+from typing import Any
 
 _WHERE = {
-    "FSDP": "fsdp",
-    "ModelParallel": "fsdp",
-    "PipelineParallel": "pipeline",
-    "Pipelined": "pipelined",
-    "SimulateLauncher": "simulate.launcher",
+    "FSDP": ".fsdp",
+    "ModelParallel": ".fsdp",
+    "PipelineParallel": ".pipeline",
+    "Pipelined": ".pipelined",
+    "SimulateLauncher": ".simulate.launcher",
 }
+"""Each public name, and the module that it comes from."""
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605  (the table above is the list)
 
 
 def __getattr__(name: str) -> Any:
@@ -33,7 +28,7 @@ def __getattr__(name: str) -> Any:
         return version("lt-parallel")
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    return getattr(import_module(_WHERE[name], __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -8,63 +8,36 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from lt_strategies.accelerators.cuda import Cuda
-    from lt_strategies.accelerators.mps import Mps
-    from lt_strategies.ddp import DDP
-    from lt_strategies.distributed import Distributed
-    from lt_strategies.environments import Kubernetes, LaunchedEnvironment, Lsf, Mpi, Plain, Slurm, Torchrun
-    from lt_strategies.group import leave_group
-    from lt_strategies.launch.processes import ForkLauncher, ForkserverLauncher, SpawnLauncher
-    from lt_strategies.launch.script import ScriptLauncher
-    from lt_strategies.precision.dtypes import Mixed, ScaledMixed, TruePrecision
-    from lt_strategies.xla.device import Xla
-    from lt_strategies.xla.processes import XLAProcesses
-    from lt_strategies.xla.spmd import XLA, XLASPMD
-
-__all__ = [
-    "DDP",
-    "XLA",
-    "XLASPMD",
-    "Cuda",
-    "Distributed",
-    "ForkLauncher",
-    "ForkserverLauncher",
-    "Kubernetes",
-    "LaunchedEnvironment",
-    "Lsf",
-    "Mixed",
-    "Mpi",
-    "Mps",
-    "Plain",
-    "ScaledMixed",
-    "ScriptLauncher",
-    "Slurm",
-    "SpawnLauncher",
-    "Torchrun",
-    "TruePrecision",
-    "XLAProcesses",
-    "Xla",
-    "leave_group",
-]
+from typing import Any
 
 _WHERE = {
-    "lt_strategies.accelerators.cuda": ("Cuda",),
-    "lt_strategies.ddp": ("DDP",),
-    "lt_strategies.distributed": ("Distributed",),
-    "lt_strategies.environments": ("Kubernetes", "LaunchedEnvironment", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"),
-    "lt_strategies.group": ("leave_group",),
-    "lt_strategies.accelerators.mps": ("Mps",),
-    "lt_strategies.precision.dtypes": ("Mixed", "ScaledMixed", "TruePrecision"),
-    "lt_strategies.launch.processes": ("ForkLauncher", "ForkserverLauncher", "SpawnLauncher"),
-    "lt_strategies.launch.script": ("ScriptLauncher",),
-    "lt_strategies.xla.spmd": ("XLA", "XLASPMD"),
-    "lt_strategies.xla.device": ("Xla",),
-    "lt_strategies.xla.processes": ("XLAProcesses",),
+    "Cuda": ".accelerators.cuda",
+    "DDP": ".ddp",
+    "Distributed": ".distributed",
+    "ForkLauncher": ".launch.processes",
+    "ForkserverLauncher": ".launch.processes",
+    "Kubernetes": ".environments",
+    "LaunchedEnvironment": ".environments",
+    "Lsf": ".environments",
+    "Mixed": ".precision.dtypes",
+    "Mpi": ".environments",
+    "Mps": ".accelerators.mps",
+    "Plain": ".environments",
+    "ScaledMixed": ".precision.dtypes",
+    "ScriptLauncher": ".launch.script",
+    "Slurm": ".environments",
+    "SpawnLauncher": ".launch.processes",
+    "Torchrun": ".environments",
+    "TruePrecision": ".precision.dtypes",
+    "XLA": ".xla.spmd",
+    "XLAProcesses": ".xla.processes",
+    "XLASPMD": ".xla.spmd",
+    "Xla": ".xla.device",
+    "leave_group": ".group",
 }
-_HOME = {name: module for module, names in _WHERE.items() for name in names}
+"""Each public name, and the module that it comes from."""
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605  (the table above is the list)
 
 
 def __getattr__(name: str) -> Any:
@@ -72,8 +45,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("lt-strategies")
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name], __name__), name)
     from lt_core.errors import PluginError  # not above: a script's watcher imports this package without lt_core
     from lt_core.plugins import BROUGHT_BY, install_hint
 

@@ -15,7 +15,7 @@ from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lt_strategies.job import Seat
+    from lt_strategies.job import RankClient
 
 __all__ = ["Kubernetes", "LaunchedEnvironment", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"]
 
@@ -34,12 +34,12 @@ class LaunchedEnvironment(Environment):
 
     @classmethod
     def detect(cls) -> Self | None:
-        mine = _seat()
+        mine = _client()
         return None if mine is None else cls.of(mine)
 
     @classmethod
-    def of(cls, mine: Seat) -> Self:
-        """Return the environment of the process that holds this seat; all ranks are on one machine."""
+    def of(cls, mine: RankClient) -> Self:
+        """Return the environment of the rank of this client; all ranks are on one machine."""
         return cls(
             rank=mine.rank,
             local_rank=mine.rank,
@@ -59,7 +59,7 @@ class Torchrun(Environment):
 
     @classmethod
     def detect(cls) -> Self | None:
-        if _seat() is not None or "TORCHELASTIC_RUN_ID" not in os.environ:
+        if _client() is not None or "TORCHELASTIC_RUN_ID" not in os.environ:
             return None
         return cls(
             rank=_number("RANK"),
@@ -237,18 +237,18 @@ def first_host(nodes: str) -> str:
     return re.sub(r"\[([^\]]*)\]", lambda part: re.split("[-,]", part[1])[0], first[0]) if first is not None else ""
 
 
-def _seat() -> Seat | None:
-    """Return the seat that lt's own launchers gave to this process; elsewhere what supervises a job is not imported."""
+def _client() -> RankClient | None:
+    """Return the client of a rank that lt's own launchers started; in other processes supervision is not imported."""
     if "LT_JOB" not in os.environ and "lt_strategies.job" not in sys.modules:
         return None
-    from lt_strategies.job import seat
+    from lt_strategies.job import rank_client
 
-    return seat()
+    return rank_client()
 
 
 def _taken() -> bool:
     """Return whether lt's own launchers or torchrun started this process, inside a cluster's job perhaps."""
-    return _seat() is not None or "TORCHELASTIC_RUN_ID" in os.environ
+    return _client() is not None or "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def _slurm_tasks() -> int:

@@ -22,7 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError
-from lt_strategies.meeting import meet, say_bye
+from lt_strategies.rendezvous import meet, say_bye
 
 __all__ = ["Group", "fake_group", "leave_group"]
 

@@ -1,4 +1,4 @@
-"""A rank's seat in a job that lt launched: where it says how far it is and what went wrong."""
+"""A rank of a job that lt launched, as its watcher's client: it reports its progress and its failure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from lt_strategies.watch import flight, page, stacks
 from lt_strategies.watch.page import Line
 from lt_strategies.watch.watch import PATIENCE, Verdict
 
-_seat: Seat | None = None
+_client: RankClient | None = None
 
 
-def seat() -> Seat | None:
-    """Return this process's seat, or None where lt has launched nothing (yet)."""
-    global _seat
-    if _seat is None and _started_by_watcher():
-        _seat = Seat(os.environ["LT_JOB"], int(os.environ["LT_RANK"]), int(os.environ["LT_WORLD_SIZE"]))
-        sys.excepthook = _seat.quiet_excepthook
+def rank_client() -> RankClient | None:
+    """Return this process's client, or None where lt has launched nothing (yet)."""
+    global _client
+    if _client is None and _started_by_watcher():
+        _client = RankClient(os.environ["LT_JOB"], int(os.environ["LT_RANK"]), int(os.environ["LT_WORLD_SIZE"]))
+        sys.excepthook = _client.quiet_excepthook
         atexit.register(_leave_group)
-    return _seat
+    return _client
 
 
 def _leave_group() -> None:
@@ -55,8 +55,8 @@ def _started_by_watcher() -> bool:
     return mine and "LT_JOB" in os.environ
 
 
-class Seat(Supervisor):
-    """One rank of a job.
+class RankClient(Supervisor):
+    """One rank of a job, as it reports to the watcher.
 
     Args:
         folder: the job's folder.
@@ -82,9 +82,9 @@ class Seat(Supervisor):
             flight.listen(self.folder, rank)
 
     def take(self) -> Self:
-        """Make this the seat of this process, for launchers whose processes get no variables."""
-        global _seat
-        _seat = self
+        """Make this the client of this process, for launchers whose processes get no variables."""
+        global _client
+        _client = self
         return self
 
     @property

@@ -26,7 +26,7 @@ from lt_core.launcher import Launcher, RunResult, end_with_parent
 from lt_core.ranks import Ranks
 from lt_strategies import group
 from lt_strategies.environments import LaunchedEnvironment
-from lt_strategies.job import Seat, made_folder
+from lt_strategies.job import RankClient, made_folder
 from lt_strategies.launch.start import cores_per_rank, must_start, need_one_node, run_here
 from lt_strategies.watch.page import KILL
 from lt_strategies.watch.watch import INTERRUPTED, POLL, Verdict, Watch
@@ -174,7 +174,7 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
     end_with_parent()
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # Ctrl-C reaches the parent, which hands it on once
-    mine = Seat(folder, rank, world_size).take()
+    mine = RankClient(folder, rank, world_size).take()
     try:
         if isinstance(payload, tuple):  # forked: no thread of the parent is here, of its OpenMP pool or its groups
             torch.set_num_threads(1)

@@ -19,7 +19,7 @@ from lt_core.launcher import Launcher, RunResult, is_interactive
 from lt_core.ranks import Ranks
 from lt_strategies import group
 from lt_strategies.environments import LaunchedEnvironment
-from lt_strategies.job import Seat, made_folder
+from lt_strategies.job import RankClient, made_folder
 from lt_strategies.launch.start import cores_per_rank, must_start, need_one_node, run_here
 from lt_strategies.watch.page import RUNNING, STEPPING, is_alive, read_report
 from lt_strategies.watch.script import command as watch_command
@@ -61,7 +61,7 @@ def _start_ranks(strategy: Ranks) -> None:
         "pid": os.getpid(),
         "world_size": world_size,
     }
-    mine = Seat(folder, 0, world_size).take()
+    mine = RankClient(folder, 0, world_size).take()
     sys.stdout.flush()
     process = subprocess.Popen(watch_command(order), stdin=subprocess.PIPE)
     if threads:
@@ -71,7 +71,7 @@ def _start_ranks(strategy: Ranks) -> None:
     strategy.join(LaunchedEnvironment.of(mine))
 
 
-def _wait_for_ranks(mine: Seat, process: subprocess.Popen[bytes]) -> None:
+def _wait_for_ranks(mine: RankClient, process: subprocess.Popen[bytes]) -> None:
     """At the end of the script, wait for the other ranks' ends; fail with them."""
     if mine.is_fork:
         return
@@ -88,7 +88,7 @@ def _wait_for_ranks(mine: Seat, process: subprocess.Popen[bytes]) -> None:
         os._exit(1)  # the only way to set an exit status while Python shuts down
 
 
-def _unwatched(mine: Seat, number: int) -> bool:
+def _unwatched(mine: RankClient, number: int) -> bool:
     """Say that the watcher was killed, wait for the ranks that it held, and return whether one of them failed."""
     report(
         f"The process that watches the ranks of this job was killed ({signal_name(number)}; often: out of memory). "
@@ -105,7 +105,7 @@ def _unwatched(mine: Seat, number: int) -> bool:
     return failed
 
 
-def _report_uncaught(mine: Seat) -> None:
+def _report_uncaught(mine: RankClient) -> None:
     """Let the watcher know when the script itself raises outside of a run."""
     before = sys.excepthook
 

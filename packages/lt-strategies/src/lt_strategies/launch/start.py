@@ -9,22 +9,22 @@ from typing import Any
 from lt_core.errors import ConfigError
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks
-from lt_strategies.job import seat
-from lt_strategies.launch.witness import Witness
+from lt_strategies.job import rank_client
+from lt_strategies.launch.self_watch import SelfWatch
 
 
 def must_start(strategy: Ranks) -> bool:
     """Return whether the other ranks of this strategy have yet to be started."""
-    return strategy.world_size > 1 and not strategy.environment.processes_exist and seat() is None
+    return strategy.world_size > 1 and not strategy.environment.processes_exist and rank_client() is None
 
 
 def run_here(fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
     """Call ``fn(*args)`` in this rank's process; whoever supervises the job gets its error."""
-    mine = seat()
+    mine = rank_client()
     if mine is not None:
         return mine.run(fn, args, strategy)
     try:
-        return fn(*args) if strategy.world_size == 1 else Witness(strategy).run(fn, args, strategy)
+        return fn(*args) if strategy.world_size == 1 else SelfWatch(strategy).run(fn, args, strategy)
     except Exception as error:
         if "TORCHELASTIC_ERROR_FILE" in os.environ:
             _write_error_file(error)

@@ -50,22 +50,11 @@ class TruePrecision(Precision):
 
     def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``step`` with this format as torch's default, for the tensors that it makes."""
-
-        def in_dtype(*args: Any, **kwargs: Any) -> Any:
-            with _default_dtype(self.dtype):
-                return step(*args, **kwargs)
-
-        return in_dtype
+        return _with_default_dtype(self.dtype, step)
 
     def leave_step(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``call`` with the default format that there is now."""
-        outside = torch.get_default_dtype()
-
-        def in_dtype_outside(*args: Any, **kwargs: Any) -> Any:
-            with _default_dtype(outside):
-                return call(*args, **kwargs)
-
-        return in_dtype_outside
+        return _with_default_dtype(torch.get_default_dtype(), call)
 
     def _convert(self, item: Any) -> Any:
         return item.to(self.dtype) if isinstance(item, Tensor) and item.is_floating_point() else item
@@ -238,6 +227,14 @@ def _tell_emulated(device: torch.device, dtype: torch.dtype) -> None:
 
 def _has_gradients(optimizer: Optimizer | _StandIn) -> bool:
     return any(param.grad is not None for group in optimizer.param_groups for param in group["params"])
+
+
+def _with_default_dtype(dtype: torch.dtype, call: Callable[..., Any]) -> Callable[..., Any]:
+    def in_dtype(*args: Any, **kwargs: Any) -> Any:
+        with _default_dtype(dtype):
+            return call(*args, **kwargs)
+
+    return in_dtype
 
 
 @contextmanager

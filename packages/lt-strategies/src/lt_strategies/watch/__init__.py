@@ -8,5 +8,5 @@ before anybody knew that there would be ranks. It imports torch, seconds in whic
 It learns of a failure by an exit status or an error file, so that a rank whose connection broke may count as the cause;
 it knows of no batches, so that a rank that hangs is found by the collectives' timeout, ten minutes later, and
 without its stack. And it restarts all ranks, where a run here ends with the error of the rank that failed. Under
-``torchrun`` the agent does all that, and each rank looks after itself (:mod:`~lt_strategies.launch.witness`).
+``torchrun`` the agent does all that, and each rank looks after itself (:mod:`~lt_strategies.launch.self_watch`).
 """

@@ -2,7 +2,7 @@
 
 The ranks are threads of eight processes, each with its own connection; nothing but the store is between them.
 
-    python benchmarks/meeting.py 64 1024
+    python benchmarks/rendezvous.py 64 1024
 
 Where the machine's name look-up is slow, run it without a network: ``unshare -n sh -c 'ip link set lo up; ...'``.
 """
@@ -23,7 +23,7 @@ from typing import Any
 from torch.distributed import PrefixStore, TCPStore
 
 from lt_loops.run.agreement import Agreement
-from lt_strategies.meeting import meet
+from lt_strategies.rendezvous import meet
 
 PROCESSES = 8
 STEP = 0.5  # seconds

@@ -14,7 +14,7 @@ from lt_core import Accelerator, Placement
 from lt_core.environment import Environment
 from lt_core.errors import RankError
 from lt_strategies import DDP, group
-from lt_strategies.meeting import meet
+from lt_strategies.rendezvous import meet
 
 LONG = timedelta(seconds=PATIENCE)
 

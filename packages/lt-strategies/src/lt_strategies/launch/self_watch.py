@@ -25,8 +25,8 @@ from torch.distributed.distributed_c10d import Store
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks
 from lt_strategies import group
-from lt_strategies.job import Seat, calls_in, is_agreed, made_folder
-from lt_strategies.meeting import missing
+from lt_strategies.job import RankClient, calls_in, is_agreed, made_folder
+from lt_strategies.rendezvous import missing
 from lt_strategies.watch import flight, page
 from lt_strategies.watch.watch import Verdict, Watch, report
 
@@ -43,8 +43,8 @@ _NAMED = 8
 """As many ranks that are gone are looked at."""
 
 
-class Witness(Seat):
-    """The seat of a rank that looks after itself, for one run.
+class SelfWatch(RankClient):
+    """The client and the watcher of one rank, for one run.
 
     Args:
         strategy: says who this process is, and its ``step_deadline``.
@@ -56,7 +56,7 @@ class Witness(Seat):
         deadline = getattr(strategy, "step_deadline", 600.0)
         self._pause = max(1.0, self.world_size / 256)
         self._watch = Watch(self.folder, {self.rank: _Self()}, self.world_size, deadline, pause=self._pause)
-        self._thread = threading.Thread(target=self._look, name="lt-witness", daemon=True)
+        self._thread = threading.Thread(target=self._look, name="lt-self-watch", daemon=True)
         self._lost = 0
 
     def run(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
