@@ -24,8 +24,6 @@ ROOT = Path(__file__).parent.parent
 MODULES = {
     "lt-core": (
         "lt_core.accelerator",
-        "lt_core.agreed_time",
-        "lt_core.duration",
         "lt_core.arguments",
         "lt_core.batch",
         "lt_core.checkpoint",

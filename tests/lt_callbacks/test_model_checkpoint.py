@@ -184,6 +184,7 @@ def test_steps_before_the_first_validation_wait_for_the_monitor(tmp_path):
     trainer.global_step = 1
     callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
     callback.on_validation_end(trainer, trainer.lightning_module)
+    trainer.global_step = 2
     with pytest.raises(LogError, match="val_loss"):
         callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
 
@@ -535,12 +536,14 @@ def test_ranks_agree_on_a_stretch_of_time_with_few_broadcasts(monkeypatch):
             return value
 
     now = [0.0]
-    for module in ("lt_core.agreed_time", "lt_callbacks.checkpoint.schedule"):
+    for module in ("lt_core.duration", "lt_callbacks.checkpoint.schedule"):
         monkeypatch.setattr(f"{module}.monotonic", lambda: now[0])
     trainer, calls = FakeTrainer(world_size=2, strategy=Counting()), 0
     schedule = CheckpointSchedule(None, None, timedelta(hours=1), None)
+    schedule.start(trainer)
     while not schedule.due_after_batch(trainer):
         calls += 1
+        trainer.total_batches += 1
         now[0] += 0.01
     assert 3600.0 <= now[0] < 3601.0
     assert trainer.strategy.broadcasts < 60

@@ -122,7 +122,7 @@ def test_an_unknown_interval_is_refused():
 @pytest.fixture
 def hands(monkeypatch):
     now = [0.0]
-    for module in ("lt_callbacks.stopping.timer", "lt_core.agreed_time"):
+    for module in ("lt_callbacks.stopping.timer", "lt_core.duration"):
         monkeypatch.setattr(f"{module}.monotonic", lambda: now[0])
     return now
 

@@ -89,6 +89,17 @@ def test_multiples_are_due_once_each_whatever_a_call_jumps_over():
     assert found == [(10, 1), (35, 3), (40, 4)]
 
 
+def test_a_batch_that_took_several_times_is_due_once():
+    trainer = FakeTrainer()
+    trainer.elapsed = lambda unit, at_start=False: {"seconds": seconds, "batches": seconds}.get(unit, 0.0)
+    seconds, found = 0.0, []
+    every = Every(Duration(10, "seconds"), trainer)
+    for seconds in (9.0, 45.0, 46.0, 49.0, 50.0):
+        if every.is_due():
+            found.append((seconds, every.reached))
+    assert found == [(45.0, 4), (50.0, 5)]
+
+
 def test_thirty_of_a_hundred_are_three_tenths():
     trainer = FakeTrainer()
     every = Every(Duration(0.1 * 3, "run"), trainer)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 import reprlib
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from math import floor, inf
+from time import monotonic
 from typing import Any, Literal, Protocol, get_args
 
-from lt_core.agreed_time import AgreedTime
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 
-__all__ = ["SLACK", "TIME", "UNITS", "Duration", "Elapsing", "Every", "Unit", "expected_of", "multiples"]
+__all__ = ["SLACK", "TIME", "UNITS", "AgreedTime", "Duration", "Elapsing", "Every", "Unit", "expected_of", "multiples"]
 
 Unit = Literal["batches", "steps", "epochs", "samples", "tokens", "run", "seconds"]
 """What a duration counts."""
@@ -30,15 +30,7 @@ SLACK = 1e-9
 
 _SECONDS = {"ms": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600}
 _SECONDS |= {"hour": 3600, "d": 86400, "day": 86400, "week": 604800}
-_COUNTS: Mapping[str, Unit] = {
-    "step": "steps",
-    "batch": "batches",
-    "batche": "batches",
-    "epoch": "epochs",
-    "run": "run",
-    "sample": "samples",
-    "token": "tokens",
-}
+_COUNTS: Mapping[str, Unit] = {"batch": "batches", **{unit.removesuffix("s"): unit for unit in UNITS}}
 _EXAMPLES: Mapping[str, str] = {
     "steps": "500 steps",
     "epochs": "2 epochs",
@@ -46,7 +38,6 @@ _EXAMPLES: Mapping[str, str] = {
     "samples": "1e6 samples",
     "tokens": "1e9 tokens",
 }
-_TIMES = ("seconds", "minutes", "hours", "days", "weeks")
 _PART = r"\s*([\d._]+(?:e[+-]?\d+)?)\s*([a-z]+)\s*"
 _CLOCK = re.compile(r"(\d+):(\d+):(\d+):(\d+)")
 _KEYWORDS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
@@ -93,22 +84,19 @@ class Duration:
                 f"{shown}: expected {expected_of(units)}; received {_type_name(value)}.{_remedy(value, units)}",
                 code="LT355",
             )
+        problem, expected = "", f"expected {expected_of(units)}"
         if found.unit not in units:
             steps = f" Write '{found.amount:g} steps'." if found.unit == "batches" and "steps" in units else ""
-            raise ConfigError(
-                f"{shown}: expected {expected_of(units)}; {found.unit!r} do not count here.{steps}", code="LT355"
-            )
-        if not 0 <= found.amount < math.inf:
-            limit = "not negative" if found.amount < math.inf else "finite"
-            raise ConfigError(f"{shown}: expected {expected_of(units)} that is {limit}.", code="LT355")
-        if found.unit == "run" and found.amount > 1:
-            raise ConfigError(f"{shown}: expected a share of the run from 0 to 1.", code="LT355")
-        if found.unit in ("steps", "batches", "samples") and found.amount % 1:
-            raise ConfigError(
-                f"{shown}: expected a whole number of {found.unit}, 1 or more. Write "
-                f"'{max(round(found.amount), 1)} {found.unit}'.",
-                code="LT355",
-            )
+            problem = f"{expected}; {found.unit!r} do not count here.{steps}"
+        elif not 0 <= found.amount < inf:
+            problem = f"{expected} that is {'not negative' if found.amount < inf else 'finite'}."
+        elif found.unit == "run" and found.amount > 1:
+            problem = "expected a share of the run from 0 to 1."
+        elif found.unit in ("steps", "batches", "samples") and found.amount % 1:
+            count = max(round(found.amount), 1)
+            problem = f"expected a whole number of {found.unit}, 1 or more. Write '{count} {found.unit}'."
+        if problem:
+            raise ConfigError(f"{shown}: {problem}", code="LT355")
         return found
 
     @classmethod
@@ -145,20 +133,60 @@ class Elapsing(Protocol):
     def elapsed(self, unit: Unit, *, at_start: bool = False) -> float:
         """Return how much of the fit is done, or was when this process began to train."""
 
-    def broadcast(self, value: Any, src: int = 0) -> Any:
-        """Return what rank ``src`` gave, on each."""
+    def broadcast(self, value: Any) -> Any:
+        """Return what rank 0 gave, on each."""
+
+
+class AgreedTime:
+    """Says how much is left of a time: on one process by its clock, on several by rank 0's, with few broadcasts.
+
+    Rank 0 broadcasts at which batch to ask again: half of the way that it expects until then, and never further than it
+    was so far. So a limit of an hour at a thousand batches a second costs some forty broadcasts. Calls are not counted,
+    as a signal has one rank look after more batches than another. Make a new one for each span.
+
+    Args:
+        began: training batches of the fit at the begin of the span.
+
+    Attributes:
+        asks_at: the first batch at which several ranks talk again.
+    """
+
+    def __init__(self, began: float = 0) -> None:
+        self._clock, self._began, self.asks_at = monotonic(), began, began + 1
+
+    def left(self, left: float, trainer: Elapsing) -> float:
+        """Return the seconds that are left, of which this rank sees ``left``; ``inf`` where the ranks don't talk."""
+        if trainer.world_size == 1:
+            return left
+        here = trainer.elapsed("batches")
+        if here < self.asks_at:
+            return inf
+        done, passed = here - self._began, max(monotonic() - self._clock, 1e-6)
+        left, self.asks_at = trainer.broadcast((left, here + max(1, min(left * done / passed // 2, done))))
+        return left
 
 
 class Every:
     """Says when multiples of a duration are reached: at the same batches on all ranks, and after a resume.
 
+    :attr:`next_due` is the one rule: what has elapsed is compared with it, and a loop runs until it can have elapsed.
+
+    Args:
+        duration: how often; one of 0 is due at each look.
+        trainer: whose fits are counted.
+        counted: of an earlier one, which this one goes on from where it is of the same duration; one of another counts
+            from here on, and without any it is from where this process began to train.
+
     Attributes:
-        reached: how many there are so far.
+        reached: multiples so far.
+        clock: by which ranks agree on a time.
     """
 
-    def __init__(self, duration: Duration, trainer: Elapsing) -> None:
-        self._duration, self._reference = duration, weakref.ref(trainer)  # whoever keeps this keeps no Trainer alive
-        self._start()
+    def __init__(self, duration: Duration, trainer: Elapsing, counted: tuple[str, int] | None = None) -> None:
+        self.duration, self._reference = duration, weakref.ref(trainer)  # whoever keeps this keeps no Trainer alive
+        self._steps = 0.0
+        before, reached = counted or ("", 0)
+        self._count(reached if before == str(duration) else self._multiples(counted is None))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the Trainer out: a copy belongs to none."""
@@ -174,36 +202,43 @@ class Every:
         assert trainer is not None
         return trainer
 
-    def _start(self) -> None:
-        self._elapsed = self._trainer.elapsed(self._duration.unit, at_start=True)
-        self.reached = multiples(self._elapsed, self._duration)
-        self._clock = AgreedTime()
+    def _multiples(self, at_start: bool) -> int:
+        return multiples(self._trainer.elapsed(self.duration.unit, at_start=at_start), self.duration)
 
-    def is_due(self) -> bool:
-        """Return whether a multiple was reached since the last call; all ranks call it equally often.
+    def _count(self, reached: int) -> None:
+        self.reached, self.clock = reached, AgreedTime(self._trainer.elapsed("batches"))
 
-        Of nothing there is one at each call.
+    @property
+    def counted(self) -> tuple[str, int]:
+        """The duration as text, and how often it was reached: plain data."""
+        return str(self.duration), self.reached
+
+    @property
+    def next_due(self) -> float:
+        """How much has elapsed at the next multiple, in the duration's unit."""
+        return (self.reached + 1 - SLACK) * self.duration.amount
+
+    def is_due(self, *, count: bool = True) -> bool:
+        """Return whether a multiple was reached since the last one that was counted; all ranks ask at the same batches.
+
+        Args:
+            count: count it; else it stays due.
         """
-        if not self._duration.amount:
-            self.reached += 1
-            return True
-        duration, now = self._duration, self._trainer.elapsed(self._duration.unit)
-        if now < self._elapsed:  # another fit
-            self._start()
-        self._elapsed = now
-        if duration.unit == "seconds":
-            reached = self.reached + self._clock.is_over((self.reached + 1) * duration.amount - now, self._trainer)
-        else:
-            reached = multiples(now, duration)
-        due = reached > self.reached
-        if due:
-            self.reached, self._clock = reached, AgreedTime()
-        return due
+        trainer, duration = self._trainer, self.duration
+        if (steps := trainer.elapsed("steps")) < self._steps:  # another fit
+            self._count(self._multiples(True))
+        self._steps = steps
+        left = self.next_due - trainer.elapsed(duration.unit)
+        if duration.unit == "seconds" and duration.amount:
+            left = self.clock.left(left, trainer)
+        if left <= 0 and count:
+            self._count(max(multiples(self.next_due - left, duration), self.reached + 1))
+        return left <= 0
 
 
 def multiples(elapsed: float, duration: Duration) -> int:
     """Return how often a duration fits into what has elapsed; 0 for one of 0."""
-    return math.floor(elapsed / duration.amount + SLACK) if duration.amount else 0
+    return floor(elapsed / duration.amount + SLACK) if duration.amount else 0
 
 
 def expected_of(units: Sequence[str]) -> str:
@@ -237,7 +272,7 @@ def _part(number: str, word: str, units: Sequence[str], shown: str) -> Duration:
         return Duration(amount * _SECONDS[singular], "seconds")
     if singular in _COUNTS:
         return Duration(amount, _COUNTS[singular])
-    known = [*(unit for unit in units if unit != "seconds"), *(_TIMES if "seconds" in units else ())]
+    known = [*units, *(_KEYWORDS[:5] if "seconds" in units else ())]
     raise ConfigError(
         f"{shown}: expected {expected_of(units)}; {word!r} is no unit of it.{did_you_mean(word, known)}"
         f"{_half_an_hour(units)}",

@@ -63,7 +63,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     if run.stopping.obeys_signal():  # before the validation and the schedulers: a resume from here does both
         run.announce_signal()
         return True
-    if run.evaluation.is_due(seconds=run.data.seconds, at_stop=run.stopping.fulfils_request()):
+    if run.evaluation.is_due(at_stop=run.stopping.fulfils_request()):
         validate(run)
         if run.stopping.obeys_signal():
             run.announce_signal()

@@ -82,8 +82,8 @@ def run_fit(run: Run) -> RunResult:
         if run.job.lenient and run.origin.saved is None:  # a resume first puts back the generators that it uses
             run.data.open_first()
         announcements.warn_of_eval_mode(run.module)
-        run.progress.begin_training(run.hooks)
-        run.training.schedulers.begin_training(run.progress, run.hooks)
+        run.elapsed.begin_training(run.hooks)
+        run.training.schedulers.begin_training(run.elapsed, run.hooks)
         run.log.begin_training(run.hooks, run.callbacks)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()

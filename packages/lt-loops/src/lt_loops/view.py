@@ -423,7 +423,7 @@ class TrainerView(Collectives, TrainerAPI):
         Raises:
             ConfigError: for another unit, for samples and tokens that nothing counts, for a run without a limit.
         """
-        return 0.0 if self._run is None else self._run.progress.elapsed(unit, at_start=at_start)
+        return 0.0 if self._run is None else self._run.elapsed.elapsed(unit, at_start=at_start)
 
     def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:
         feeds = [] if self._run is None else self._run.evaluation.feeds_made("predict") or []

@@ -256,7 +256,7 @@ class ModelCheckpoint(Checkpoint):
             every_n_train_steps=schedule.every_n_train_steps,
             every_n_epochs=schedule.every_n_epochs,
             train_time_interval=schedule.train_time_interval,
-            **({} if schedule.every is None else {"every": str(schedule.every)}),
+            **({} if schedule.other is None else {"every": str(schedule.other)}),
         )
 
     def state_dict(self) -> dict[str, Any]:

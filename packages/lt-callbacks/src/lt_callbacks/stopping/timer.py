@@ -8,10 +8,9 @@ from time import monotonic
 from typing import Any
 
 from lt_callbacks.arguments import choice
-from lt_core.agreed_time import AgreedTime
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
-from lt_core.duration import Duration
+from lt_core.duration import AgreedTime, Duration
 from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
@@ -107,7 +106,7 @@ class Timer(Callback):
         self._start("train")
         left = self.time_remaining()
         if left is not None:
-            self._clock = AgreedTime()
+            self._clock = AgreedTime(trainer.total_batches)
             if left <= 0:
                 self._stop(trainer)
 
@@ -145,7 +144,7 @@ class Timer(Callback):
 
     def _stop_in_time(self, trainer: TrainerAPI) -> None:
         left = self.time_remaining()
-        if self._clock is not None and left is not None and self._clock.is_over(left, trainer):
+        if self._clock is not None and left is not None and self._clock.left(left, trainer) <= 0:
             self._stop(trainer)
 
     def _stop(self, trainer: TrainerAPI) -> None:

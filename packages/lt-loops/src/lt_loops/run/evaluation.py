@@ -9,17 +9,15 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
-from lt_core.agreed_time import AgreedTime
 from lt_core.data import Feed
-from lt_core.duration import SLACK, Duration
+from lt_core.duration import SLACK, AgreedTime, Duration, Every
 from lt_core.errors import ConfigError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
-from lt_core.strategy import Strategy
 from lt_loops.arguments.limits import Limits
 from lt_loops.run.ahead import Ahead
-from lt_loops.run.progress import Multiples, Progress
+from lt_loops.run.elapsed import Elapsed, counted_by
 from lt_loops.setup.feeds import Feeds, eval_limits
 from lt_loops.setup.loaders import Loaders
 from lt_loops.state.gaps import Gaps
@@ -55,23 +53,23 @@ class Evaluation(Owner):
     def __init__(
         self,
         ahead: Ahead,
-        strategy: Strategy,
         limits: Limits,
         module: LightningModule,
         loaders: Loaders,
         feeds: Feeds,
-        progress: Progress,
+        elapsed: Elapsed,
         *,
         at_start: bool,
     ) -> None:
         """Begin without feeds; ``limits`` may change while the run goes on; ``at_start``: validate before training."""
         self._at_start = at_start
-        self._multiples = Multiples(progress, ahead, strategy)  # of val_check_interval
-        self._ahead, self._strategy, self._limits = ahead, strategy, limits
+        self._elapsed = elapsed
+        self._clock: AgreedTime | None = None  # since the last validation
+        self._every: Every | tuple[str, int] | None = None  # of val_check_interval, or what it had counted
+        self._ahead, self._limits = ahead, limits
         self._module, self._loaders, self._feeds = module, loaders, feeds
         self._made: dict[str, list[Feed]] = {}
         self._steps: dict[str, int] = {}
-        self._until_due = AgreedTime()
         self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
         self._half: _Half | None = None
 
@@ -120,49 +118,42 @@ class Evaluation(Owner):
             asked = Duration(interval, "batches") if isinstance(interval, int | float) else Duration.of_any(interval)
         elif every == 1:  # what is asked of nobody; max_steps may cut the epoch short
             return
-        progress, enough = self._multiples.progress, asked.amount - SLACK
-        known = progress.ends().get(asked.unit, math.inf) < enough
+        elapsed, enough = self._elapsed, asked.amount - SLACK
+        known = elapsed.ends().get(asked.unit, math.inf) < enough
         if at_end:  # nothing where it is known since the start, or a run that this one resumes may have validated
-            is_new = not known and not progress.elapsed("batches", at_start=True)
-            known = is_new and 0 < progress.elapsed(asked.unit) < enough
+            is_new = not known and not elapsed.elapsed("batches", at_start=True)
+            known = is_new and 0 < elapsed.elapsed(asked.unit) < enough
         if self.validates and known:
             warn(f"{name}={asked}: training ends before that, so there is no validation. Take less.", code="LT362")
 
-    def is_due(self, *, seconds: float, at_stop: bool) -> bool:
-        """Return whether a validation is due between these two batches, after so many ``seconds`` of training.
+    def is_due(self, *, at_stop: bool) -> bool:
+        """Return whether a validation is due between these two batches.
 
         ``at_stop``: training ends here because somebody wants it to; the metrics of that state are wanted.
         """
-        position, interval = self._ahead.position, self._limits.val_check_interval
-        here = position.batch
-        if not here and self._at_start and not position.epoch:  # before the first batch too, once
-            return position.validated != here and self.validates
-        if not here or position.validated == here or not self.validates or not self._in_this_epoch():
+        position, here = self._ahead.position, self._ahead.position.batch
+        # made at the boundary where the run begins, where all ranks stand, and one that resumes may validate
+        self._clock = self._clock or AgreedTime(position.batches - 1)
+        if position.validated == here or not self.validates:
             return False
-        if at_stop:
-            return True
-        if isinstance(interval, timedelta):
-            left = interval.total_seconds() - (seconds - position.validated_seconds)
-            return self._until_due.is_over(left, self._strategy)
-        if isinstance(interval, Duration):
-            return self._multiples.is_over(interval)
-        if self._limits.check_val_every_n_epoch is None:
-            return (position.total_batches + here) % int(interval) == 0
-        every = self._batches_between()
-        return self._ahead.at_end() if every is None else here % every == 0
+        if not here:  # before the first batch, once
+            return self._at_start and not position.epoch
+        if at_stop or not self._in_this_epoch():
+            return self._in_this_epoch()
+        interval = self._limits.val_check_interval
+        if isinstance(interval, timedelta):  # since the last validation
+            seconds = self._elapsed.elapsed("seconds") - position.validated_seconds
+            return self._clock.left(interval.total_seconds() - seconds, self._elapsed) <= 0
+        every = self._multiples
+        return self._batch_after(here - 1) == here if every is None else every.is_due(count=False)
 
     def next_due(self) -> int:
-        position, interval = self._ahead.position, self._limits.val_check_interval
         if not self.validates or not self._in_this_epoch():
             return NEVER
-        if isinstance(interval, timedelta):  # which batch that will be nobody knows: all ranks ask at every boundary
-            return position.batch + self._ahead.group
-        if isinstance(interval, Duration):
-            return self._multiples.next_due(interval)
-        if self._limits.check_val_every_n_epoch is None:
-            return position.batch + int(interval) - (position.total_batches + position.batch) % int(interval)
-        every = self._batches_between()
-        return NEVER if every is None else (position.batch // every + 1) * every
+        batch, every = self._ahead.position.batch, self._multiples
+        if isinstance(self._limits.val_check_interval, timedelta):
+            return batch + self._ahead.group
+        return self._batch_after(batch) if every is None else self._elapsed.next_due(every)
 
     def _in_this_epoch(self) -> bool:
         every = self._limits.check_val_every_n_epoch
@@ -172,14 +163,25 @@ class Evaluation(Owner):
             or (self._ahead.position.epoch + 1) % every == 0
         )
 
-    def _batches_between(self) -> int | None:
-        """Return how many batches lie between two validations of an epoch; None for one at the epoch's end."""
-        interval, batches = self._limits.val_check_interval, self._ahead.num_batches
-        if isinstance(interval, int):
-            return interval
-        if not isinstance(interval, float) or interval == 1.0 or batches == float("inf"):
+    @property
+    def _multiples(self) -> Every | None:
+        """The interval where it is a duration; None for a count of batches and for a time."""
+        interval = self._limits.val_check_interval
+        if not isinstance(interval, Duration):
             return None
-        return max(int(batches * interval), 1)
+        self._every = every = self._elapsed.every(interval, self._every)
+        return every
+
+    def _batch_after(self, batch: int) -> int:
+        """Return the first one of this epoch after ``batch`` at which a count of batches has a validation."""
+        interval, batches, position = self._limits.val_check_interval, self._ahead.num_batches, self._ahead.position
+        if isinstance(interval, float):
+            if interval == 1.0 or batches == math.inf:
+                return position.batch if self._ahead.at_end() else NEVER
+            interval = max(int(batches * interval), 1)
+        assert isinstance(interval, int)
+        before = position.total_batches if self._limits.check_val_every_n_epoch is None else 0
+        return batch + interval - (before + batch) % interval
 
     def feeds(self, stage: str) -> list[Feed]:
         """Return the feeds of a stage, made at the first use and kept for the run."""
@@ -251,10 +253,9 @@ class Evaluation(Owner):
 
     def validated(self) -> None:
         self._ahead.position.mark_validated()
-        self._until_due = AgreedTime()
-        interval = self._limits.val_check_interval
-        if isinstance(interval, Duration):
-            self._multiples.count(interval)
+        self._clock = AgreedTime(self._ahead.position.batches)
+        if (every := self._multiples) is not None:
+            self._every = Every(every.duration, self._elapsed, ("", 0))  # counts from here on
 
     def next_step(self, stage: str) -> int:
         """Count the batches of ``stage`` whose step values went to the loggers: their x axis."""
@@ -264,7 +265,7 @@ class Evaluation(Owner):
 
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
         steps = dict(self._steps) if self._before is None else self._before[1]
-        return {"eval_steps": steps, "val_check_passed": self._multiples.counted}
+        return {"eval_steps": steps, "val_check_passed": counted_by(self._every)}
 
     def rank_state(self) -> dict[str, Any]:
         """Return the random generators, and what of a validation is done."""
@@ -275,14 +276,14 @@ class Evaluation(Owner):
         """Go on counting, and with a validation that a signal ended; on another number of ranks it is repeated."""
         if stage is Restore.DATA:
             self._steps.update(saved.shared.get("eval_steps", {}))
-            self._multiples.load(saved.shared.get("val_check_passed"))
+            self._every = saved.shared.get("val_check_passed")
         elif stage is Restore.PLACE:
             half = saved.mine.get("validation") if saved.same_ranks else None
             self._half = None if half is None else _Half(**half)
 
     def go_on_from(self, last: Evaluation) -> None:
         self._steps.update(last._steps)
-        self._multiples.load(last._multiples.counted)
+        self._every = counted_by(last._every)
 
 
 def _reads_the_same_again(loader: Any) -> bool:

@@ -22,19 +22,19 @@ from lt_loops.checkpoint.choice import WRITERS
 from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.ahead import Ahead
-from lt_loops.run.bounds import bounds_of
 from lt_loops.run.callback_states import CallbackStates
 from lt_loops.run.data import TrainingData
+from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.history import History
 from lt_loops.run.job import Job
 from lt_loops.run.lock import RunLock
 from lt_loops.run.log import Log
 from lt_loops.run.loss_watch import LossWatch
-from lt_loops.run.progress import Progress
 from lt_loops.run.saves import Saves
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.stopping import Stopping
+from lt_loops.run.time_limits import time_limits_of
 from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
 from lt_loops.setup.feeds import Feeds
@@ -58,7 +58,7 @@ class Run:
         begun: whether it runs, or ran, in this process.
         continues: whether it is a fit that goes on where the Trainer's last one ended.
         owners: those whose state a checkpoint holds, in the order of a boundary; each class says what it holds.
-        origin, progress, losses, saves: where the run came from, how far it is, its losses, what is to be saved.
+        origin, elapsed, losses, saves: where the run came from, how far it is, its losses, what is to be saved.
         feeds: makes those of the loaders.
         ahead: how far the loop runs before it looks up.
         history: what went to the loggers, as columns.
@@ -83,14 +83,14 @@ class Run:
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)
         self.data = TrainingData(self.ahead, limits, self.feeds, settings.overfit_batches)
-        self.progress = Progress(self.ahead, self.data, limits, settings.amount, module, self.strategy)
+        self.elapsed = Elapsed(self.ahead, self.data, limits, settings.amount, module, self.strategy)
         self.evaluation = Evaluation(
-            *(self.ahead, self.strategy, limits, module, job.loaders, self.feeds, self.progress),
+            *(self.ahead, limits, module, job.loaders, self.feeds, self.elapsed),
             at_start=settings.validate_at_start,
         )
         self.saves = Saves(self.ahead, self.strategy, parts.checkpoint_io, job.profiler)
-        bounds = bounds_of(settings, self.ahead, self.strategy, self.progress)
-        self.stopping = Stopping(self.ahead, self.strategy, limits, bounds)
+        time_limits = time_limits_of(settings, self.ahead, self.elapsed)
+        self.stopping = Stopping(self.ahead, self.strategy, limits, time_limits)
         self.training = Training(
             self.ahead,
             module,
@@ -221,7 +221,7 @@ class Run:
     def open_log(self, profiler: Profiler | None = None) -> None:
         history = self.history if self.stage == "fit" else None
         self.log = Log(
-            *(self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, self.module, self.progress),
+            *(self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, self.module, self.elapsed),
             *(history, profiler),
         )
 

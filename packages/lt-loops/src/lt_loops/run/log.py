@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lt_core import plugins
 from lt_core.callback import Callback
-from lt_core.duration import Duration
+from lt_core.duration import Duration, Every
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, recording, warn
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
@@ -21,9 +21,9 @@ from lt_loops.logging.merged_sums import merged_sums
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.logging.shared_steps import SharedSteps
 from lt_loops.run.ahead import Ahead
+from lt_loops.run.elapsed import Elapsed, counted_by
 from lt_loops.run.history import History
 from lt_loops.run.job import Host
-from lt_loops.run.progress import Multiples, Progress
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.state.gaps import Gaps
 from lt_loops.state.owner import Owner, Restore, Saved
@@ -51,7 +51,7 @@ class Log(Owner):
         strategy: Strategy,
         rows: Host,
         module: LightningModule,
-        progress: Progress,
+        elapsed: Elapsed,
         history: History | None,
         profiler: Profiler | None,
     ) -> None:
@@ -61,8 +61,9 @@ class Log(Owner):
         gets the same rows, and asks for none; a run that does not train has none.
         """
         self._recorder, self._ahead, self._strategy = recorder, ahead, strategy
-        self._rows, self._module, self._history, self._next_row = rows, module, history, NEVER
-        self._multiples = Multiples(progress, ahead, strategy)
+        self._rows, self._module, self._history, self._elapsed = rows, module, history, elapsed
+        self._every: Every | tuple[str, int] | None = None
+        self._row_step = 0
         self._all: list[Logger] = list(loggers)
         self.active = bool(loggers)  # on any rank
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
@@ -88,21 +89,28 @@ class Log(Owner):
         """Have rows stand where a checkpoint stood, which is evaluated without a fit before it."""
         self._file = step, epoch
 
-    def next_due(self) -> int:
+    @property
+    def _row_interval(self) -> Every | None:
         every = self._rows.log_every_n_steps
         if not every or not self.active:
+            return None
+        duration = every if isinstance(every, Duration) else Duration(every, "steps")
+        self._every = found = self._elapsed.every(duration, self._every)
+        return found
+
+    def next_due(self) -> int:
+        every = self._row_interval
+        if every is None:
             return NEVER
-        if isinstance(every, Duration):  # in the middle of a window none is due
-            return max(self._multiples.next_due(every), self._ahead.batch_of_step(self._ahead.position.step + 1))
-        self._next_row = (self._ahead.position.step // every + 1) * every
-        return self._ahead.batch_of_step(self._next_row)
+        next_step = self._ahead.batch_of_step(self._ahead.position.step + 1)  # in the middle of a window none is due
+        return max(self._elapsed.next_due(every), next_step)
 
     def rank_state(self) -> dict[str, Any]:
         return {"recorder": self._recorder.state_dict()}
 
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
         """Return version and place in the files of each logger, and the rows that were due by a duration."""
-        return {"loggers": self.places(gaps), "log_passed": self._multiples.counted}
+        return {"loggers": self.places(gaps), "log_passed": counted_by(self._every)}
 
     def places(self, gaps: Gaps) -> list[dict[str, Any] | None]:
         """Return where each logger stands in its files; None for one that fails."""
@@ -115,7 +123,7 @@ class Log(Owner):
         """Go on with these sums: each rank with its own, or where there are others now, rank 0 with those of all."""
         if stage is not Restore.PLACE:
             return
-        self._multiples.load(saved.shared.get("log_passed"))
+        self._every, self._row_step = saved.shared.get("log_passed"), self._ahead.position.step
         if saved.same_ranks:
             self._recorder.load_state_dict(saved.mine["recorder"])
             return
@@ -125,25 +133,22 @@ class Log(Owner):
         self._recorder.load_state_dict(sums)
 
     def write_row(self) -> None:
-        if self.active and self._row_is_due():
+        every, position = self._row_interval, self._ahead.position
+        # the end of an epoch's data is a second look after the same step
+        if every is not None and not position.micro and position.step != self._row_step and every.is_due():
+            self._row_step = position.step
             self.send(self._recorder.step_values("train"))
-
-    def _row_is_due(self) -> bool:
-        every, position = self._rows.log_every_n_steps, self._ahead.position
-        if isinstance(every, Duration):
-            return not position.micro and self._multiples.is_over(every, count=True)
-        return bool(every) and position.step >= self._next_row
 
     def unsent(self) -> str:
         """Return which step values reached no logger, as the fit was shorter than ``log_every_n_steps``; or nothing."""
-        every, took = self._rows.log_every_n_steps, self._ahead.position.step
-        if not self.active or not (names := self._recorder.logged_by_step()):
+        every, took = self._row_interval, self._ahead.position.step
+        names = self._recorder.logged_by_step()
+        if every is None or every.reached or not names:
             return ""
-        if self._multiples.passed(every) if isinstance(every, Duration) else took >= every:
-            return ""
+        asked = self._rows.log_every_n_steps
         return (
             f"No step values ({', '.join(names)}) reached the loggers: training took {took} steps, and "
-            f"Trainer(log_every_n_steps={every}) sends a row every {every}. Set a lower value."
+            f"Trainer(log_every_n_steps={asked}) sends a row every {asked}. Set a lower value."
         )
 
     def _send(self, values: dict[str, Any], step: int | None = None) -> None:

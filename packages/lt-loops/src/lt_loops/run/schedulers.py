@@ -13,8 +13,8 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.ahead import Ahead
+from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.evaluation import Evaluation
-from lt_loops.run.progress import Progress
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.setup.signatures import adapted
@@ -54,18 +54,18 @@ class Schedulers:
             if config.interval == interval and count % config.frequency == 0 and not waits:
                 self._step_one(config)
 
-    def begin_training(self, progress: Progress, hooks: HookCalls) -> None:
-        """Look at each batch from here on, where one goes by a duration, when ``progress`` has counted it."""
+    def begin_training(self, elapsed: Elapsed, hooks: HookCalls) -> None:
+        """Look at each batch from here on, where one goes by a duration, when ``elapsed`` has counted it."""
         for config in self.configs:
             if config.stepped is None:  # else in the middle of a window a multiple may have passed without its step
-                config.stepped = _multiples(config, progress, at_start=True)
+                config.stepped = _multiples(config, elapsed, at_start=True)
         if self._module.automatic_optimization and any(config.every is not None for config in self.configs):
-            hooks.call_first("on_train_batch_end", lambda *batch: self._catch_up(progress))
+            hooks.call_first("on_train_batch_end", lambda *batch: self._catch_up(elapsed))
 
-    def _catch_up(self, progress: Progress) -> None:
+    def _catch_up(self, elapsed: Elapsed) -> None:
         """Step those that go by a duration, once for each multiple of it that is reached; between windows."""
         for config in self.configs if not self._ahead.position.micro else ():
-            reached = _multiples(config, progress)
+            reached = _multiples(config, elapsed)
             for _ in range(reached - (config.stepped or 0)):
                 self._step_one(config)
             config.stepped = reached
@@ -127,6 +127,6 @@ class Schedulers:
         return None
 
 
-def _multiples(config: SchedulerConfig, progress: Progress, *, at_start: bool = False) -> int:
+def _multiples(config: SchedulerConfig, elapsed: Elapsed, *, at_start: bool = False) -> int:
     every = config.every
-    return 0 if every is None else multiples(progress.elapsed(every.unit, at_start=at_start), every)
+    return 0 if every is None else multiples(elapsed.elapsed(every.unit, at_start=at_start), every)

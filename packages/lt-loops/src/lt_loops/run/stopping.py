@@ -10,7 +10,7 @@ from lt_core.strategy import Strategy
 from lt_loops.arguments.limits import LIMITS, Limits
 from lt_loops.run.agreement import Agreement
 from lt_loops.run.ahead import Ahead
-from lt_loops.run.bounds import Bound
+from lt_loops.run.time_limits import TimeLimit
 from lt_loops.state.owner import Owner
 from lt_loops.state.position import NEVER
 
@@ -26,10 +26,10 @@ class Stopping(Owner):
         leaving: the run ends at this boundary because of it: no validation, no epoch end.
     """
 
-    def __init__(self, ahead: Ahead, strategy: Strategy, limits: Limits, bounds: Sequence[Bound]) -> None:
+    def __init__(self, ahead: Ahead, strategy: Strategy, limits: Limits, time_limits: Sequence[TimeLimit]) -> None:
         """Go on without an end in sight; ``limits`` may change while the run goes on."""
         self._ahead, self._position, self._strategy = ahead, ahead.position, strategy
-        self._limits, self._bounds = limits, bounds
+        self._limits, self._time_limits = limits, time_limits
         self._agreement: Agreement | None = None
         self._announced = False
         self.reason, self._wish, self._limit = "", "", ""  # the last: the argument that ends the run, if any
@@ -67,10 +67,10 @@ class Stopping(Owner):
     def begin_training(self) -> None:
         """Begin to count what ends this fit; say where nothing is left to train."""
         position = self._position
-        for bound in self._bounds:
-            bound.begin()
-        if (position.epoch or position.step) and self.ends_training() and (limit := self._limit):
-            more = f"set trainer.{limit} = ... to a higher value before fit" if limit in LIMITS else f"raise {limit}"
+        for limit in self._time_limits:
+            limit.begin()
+        if (position.epoch or position.step) and self.ends_training() and (name := self._limit):
+            more = f"set trainer.{name} = ... to a higher value before fit" if name in LIMITS else f"raise {name}"
             warn(
                 f"fit trains nothing: {self.reason} (epoch {position.epoch}, optimizer step {position.step}). To go on "
                 f"{more}; to start over, create a new Trainer.",
@@ -83,7 +83,7 @@ class Stopping(Owner):
             due = self._ahead.batch_of_step(self._limits.max_steps)
         if self.requested:  # not granted yet: asked again at each boundary, until min_epochs and min_steps are reached
             due = min(due, self._position.batch + self._ahead.group)
-        return min(due, *(bound.next_due() for bound in self._bounds)) if self._bounds else due
+        return min([due, *(limit.next_due() for limit in self._time_limits)])
 
     def obeys_signal(self, batches: int | None = None) -> bool:
         """Return whether a signal ends the run at this boundary: after so many batches, default: of training."""
@@ -141,7 +141,7 @@ class Stopping(Owner):
             self._end(f"max_steps={limits.max_steps} reached", "max_steps")
         elif self.fulfils_request():
             self._end(self._wish or "trainer.should_stop was set")
-        elif reached := next((bound for bound in self._bounds if bound.reached()), None):
+        elif reached := next((limit for limit in self._time_limits if limit.reached()), None):
             self._end(f"{reached} reached", reached.argument)
         else:
             return False

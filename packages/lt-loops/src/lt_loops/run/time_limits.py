@@ -1,4 +1,4 @@
-"""Ends of a run that no count of steps or epochs gives: after a time, after so many samples or tokens."""
+"""Limits of a run that are no count of steps or epochs: a time, a number of samples or tokens."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import math
 import time
 from datetime import timedelta
 
-from lt_core.agreed_time import AgreedTime
-from lt_core.duration import Duration
-from lt_core.strategy import Strategy
+from lt_core.duration import SLACK, AgreedTime, Duration
 from lt_loops.arguments.table import Settings
 from lt_loops.run.ahead import Ahead
-from lt_loops.run.progress import Progress
+from lt_loops.run.elapsed import Elapsed
 from lt_loops.state.position import NEVER
 
 
@@ -24,21 +22,23 @@ class Deadline:
 
     argument = "max_time"
 
-    def __init__(self, after: timedelta, ahead: Ahead, strategy: Strategy) -> None:
-        self._after, self._ahead, self._strategy = after, ahead, strategy
-        self._ends, self._until_end = math.inf, AgreedTime()
+    def __init__(self, after: timedelta, ahead: Ahead, elapsed: Elapsed) -> None:
+        self._after, self._ahead, self._elapsed = after, ahead, elapsed
+        self._ends, self._clock = math.inf, AgreedTime()
 
     def __str__(self) -> str:
         return f"{self.argument}={self._after}"
 
     def begin(self) -> None:
-        self._ends = time.perf_counter() + self._after.total_seconds() - self._ahead.position.passed
+        position = self._ahead.position
+        self._ends = time.perf_counter() + self._after.total_seconds() - position.passed
+        self._clock = AgreedTime(position.batches)
 
     def next_due(self) -> int:
         return NEVER if self._ends == math.inf else self._ahead.position.batch + self._ahead.group
 
     def reached(self) -> bool:
-        return self._ends != math.inf and self._until_end.is_over(self._ends - time.perf_counter(), self._strategy)
+        return self._ends != math.inf and self._clock.left(self._ends - time.perf_counter(), self._elapsed) <= 0
 
 
 class AmountLimit:
@@ -46,8 +46,8 @@ class AmountLimit:
 
     argument = "max_duration"
 
-    def __init__(self, most: Duration, ahead: Ahead, progress: Progress) -> None:
-        self._most, self._ahead, self._progress = most, ahead, progress
+    def __init__(self, most: Duration, ahead: Ahead, elapsed: Elapsed) -> None:
+        self._most, self._ahead, self._elapsed = most, ahead, elapsed
 
     def __str__(self) -> str:
         return f"{self.argument}={self._most}"
@@ -61,23 +61,23 @@ class AmountLimit:
         self._done()
 
     def next_due(self) -> int:
-        return self._progress.next_multiple(self._most, 0)
+        return self._elapsed.batch_of(self._most.unit, self._most.amount * (1 - SLACK))
 
     def reached(self) -> bool:
         return not self._ahead.position.micro and self._done() >= self._most.amount
 
     def _done(self) -> float:
-        return self._progress.elapsed(self._most.unit)
+        return self._elapsed.elapsed(self._most.unit)
 
 
-Bound = Deadline | AmountLimit
+TimeLimit = Deadline | AmountLimit
 
 
-def bounds_of(settings: Settings, ahead: Ahead, strategy: Strategy, progress: Progress) -> list[Bound]:
-    """Return the bounds that the Trainer's arguments ask for."""
-    bounds: list[Bound] = []
+def time_limits_of(settings: Settings, ahead: Ahead, elapsed: Elapsed) -> list[TimeLimit]:
+    """Return the limits that the Trainer's arguments ask for."""
+    limits: list[TimeLimit] = []
     if settings.max_time is not None:
-        bounds.append(Deadline(settings.max_time, ahead, strategy))
+        limits.append(Deadline(settings.max_time, ahead, elapsed))
     if settings.amount is not None:
-        bounds.append(AmountLimit(settings.amount, ahead, progress))
-    return bounds
+        limits.append(AmountLimit(settings.amount, ahead, elapsed))
+    return limits

@@ -1,4 +1,4 @@
-"""How much of a fit is done, in every unit that a duration has; the tokens are counted here."""
+"""How much of a fit is done, in every unit that a duration has, and at which batch more of it can be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
-from lt_core.duration import SLACK, UNITS, Duration, Unit, multiples
+from lt_core.duration import UNITS, Duration, Every, Unit
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -20,8 +20,8 @@ from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.state.position import NEVER
 
 
-class Progress:
-    """Answers how much is done, and counts tokens where the module says how many a batch has."""
+class Elapsed:
+    """How much of a fit is done; counts tokens where the module says how many a batch has."""
 
     def __init__(
         self,
@@ -78,10 +78,29 @@ class Progress:
             code="LT360",
         )
 
-    def next_multiple(self, duration: Duration, passed: int) -> int:
-        """Return the batch of this epoch at which the multiple after ``passed`` ones can be reached at the earliest."""
-        amount = (passed + 1 - SLACK) * duration.amount
-        return max(self._earliest(duration.unit, amount), self._ahead.position.batch + 1)
+    @property
+    def world_size(self) -> int:
+        return self._strategy.world_size
+
+    def broadcast(self, value: Any) -> Any:
+        return self._strategy.broadcast(value)
+
+    def every(self, duration: Duration, last: Every | tuple[str, int] | None) -> Every:
+        """Return ``last``, or what it had counted, where it goes by ``duration``; else what counts from here on."""
+        if isinstance(last, Every) and last.duration == duration:
+            return last
+        return Every(duration, self, counted_by(last))
+
+    def next_due(self, every: Every) -> int:
+        """Return the batch of this epoch at which ``every`` can be due at the earliest."""
+        if every.duration.unit != "seconds":
+            return self.batch_of(every.duration.unit, every.next_due)
+        position = self._ahead.position
+        return max(int(every.clock.asks_at) - position.total_batches, position.batch + self._ahead.group)
+
+    def batch_of(self, unit: Unit, amount: float) -> int:
+        """Return the next batch of this epoch at which ``amount`` can have elapsed at the earliest."""
+        return max(self._earliest(unit, amount), self._ahead.position.batch + 1)
 
     def _earliest(self, unit: Unit, amount: float) -> int:
         ahead, position = self._ahead, self._ahead.position
@@ -157,71 +176,6 @@ class Progress:
         return {unit: end for unit, end in most.items() if end > 0}
 
 
-class Multiples:
-    """Counts the multiples of a duration up to the last time that something was done at one.
-
-    A time is rank 0's. It says after how many batches to ask again: half of those that it expects until the next
-    multiple, and never more than there were so far; so that the loop need not look up after each batch.
-    """
-
-    def __init__(self, progress: Progress, ahead: Ahead, strategy: Strategy) -> None:
-        self.progress, self._ahead, self._strategy = progress, ahead, strategy
-        self.counted: tuple[str, int] | None = None  # the duration as text, how often it had passed: for a resume
-        self._began = self._ask_at = -1  # batches of all epochs
-        self._began_seconds = 0.0
-
-    def load(self, counted: tuple[str, int] | None) -> None:
-        self.counted = counted
-
-    def passed(self, every: Duration) -> int:
-        """Return how often ``every`` had passed when it was last counted; another one counts from here on."""
-        if self.counted is None or self.counted[0] != str(every):
-            changed = self.counted is not None
-            self.counted, self._began = (str(every), self._now(every, at_start=not changed)), -1
-        return self.counted[1]
-
-    def count(self, every: Duration) -> None:
-        """Note how often it has passed by now, for a duration that is no time."""
-        self.counted = str(every), self._now(every)
-
-    def is_over(self, every: Duration, *, count: bool = False) -> bool:
-        """Return whether it has passed again since it was counted; ``count``: count that.
-
-        All ranks ask at the batches that :meth:`next_due` names; more often does no harm.
-        """
-        passed = self.passed(every)
-        if every.unit == "seconds":
-            over, now = self._agreed(every, passed)
-        else:
-            now = self._now(every)
-            over = now > passed
-        if count and over:
-            self.counted, self._began = (str(every), now), -1
-        return over
-
-    def next_due(self, every: Duration) -> int:
-        """Return the batch of this epoch at which the next multiple can be reached at the earliest."""
-        passed, position = self.passed(every), self._ahead.position
-        if every.unit != "seconds":
-            return self.progress.next_multiple(every, passed)
-        if self._began < 0:
-            self._began, self._began_seconds = position.batches, self.progress.elapsed("seconds")
-            self._ask_at = self._began + 1
-        return max(self._ask_at - position.total_batches, position.batch + self._ahead.group)
-
-    def _agreed(self, every: Duration, passed: int) -> tuple[bool, int]:
-        """Return whether, and how often, a time has passed on rank 0, where it is to be asked here."""
-        here = self._ahead.position.batches
-        # all ranks know these numbers alike, so that none talks alone: not begun yet, asked here already, or too early
-        if not 0 <= self._began < here or here < self._ask_at:
-            return False, passed
-        seconds, since = self.progress.elapsed("seconds"), here - self._began
-        pace = max(seconds - self._began_seconds, 1e-6) / since
-        ahead = max(1, min(int(((passed + 1) * every.amount - seconds) / pace / 2), since))
-        now = multiples(seconds, every)
-        over, now, ahead = self._strategy.broadcast((now > passed, now, ahead))
-        self._ask_at = here + int(ahead)
-        return bool(over), int(now)
-
-    def _now(self, every: Duration, *, at_start: bool = False) -> int:
-        return multiples(self.progress.elapsed(every.unit, at_start=at_start), every)
+def counted_by(every: Every | tuple[str, int] | None) -> tuple[str, int] | None:
+    """Return what is saved of it: plain data."""
+    return every.counted if isinstance(every, Every) else every
