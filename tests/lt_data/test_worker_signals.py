@@ -48,7 +48,14 @@ def kill_from_elsewhere(pid):
     subprocess.run(["/bin/kill", "-TERM", str(pid)], check=True)
 
 
-def test_a_worker_goes_on_when_another_process_sends_it_sigterm(feed):
+@pytest.fixture(params=[signal.SIG_DFL, signal.SIG_IGN, lambda number, frame: None], ids=["none", "ignored", "own"])
+def handler(request):
+    before = signal.signal(signal.SIGTERM, request.param)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_worker_goes_on_when_another_process_sends_it_sigterm(handler, feed):
     batches = iter(feed)
     next(batches)
     kill_from_elsewhere(only_worker().pid)

@@ -42,10 +42,10 @@ def leave_signals_to_run() -> None:
 
     A SIGTERM of its parent ends it, and anybody's when the parent is gone. Only ``sigwaitinfo`` tells the sender, and
     it takes signals that are blocked; subprocesses would inherit that, so they are started without. Handlers that are
-    the user's stay.
+    the user's stay, but for the SIGTERM of a process that was forked: torch's own has replaced it.
     """
     for number in _HEEDED:
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+        if number in _TERM or signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _go_on)  # SIG_IGN would be inherited by subprocesses
             if hasattr(signal, "siginterrupt"):
                 signal.siginterrupt(number, False)
