@@ -1,6 +1,7 @@
 """Values of a few more types: plain in the file, what they were when they come back; nothing else is made of a file."""
 
 import io
+import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -148,6 +149,26 @@ def test_anything_else_is_refused_or_missing(value):
     plain.pop("lt_types")
     assert plain == {"rest": "a"}
     assert {*missing} == {("value",), ("deep",)}
+
+
+def nested(levels, kind):
+    value = []
+    for _ in range(levels):
+        value = kind([value])
+    return value
+
+
+ENDLESS: dict = {}
+ENDLESS["parent"] = [ENDLESS]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, deque, lambda items: {"x": items}])
+def test_what_nests_too_deep_is_missing(kind):
+    assert_same(nested(90, kind), there_and_back(nested(90, kind)))
+    for value in (nested(500, kind), kind([ENDLESS])):
+        plain, missing = plain_with_types({"value": value, "rest": 1}, lambda _: 1)
+        assert plain == {"rest": 1}
+        assert re.search("goes on for 200 levels|recursion", missing["value",])
 
 
 def test_temporary_values_are_not_taken_for_each_other():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import torch
@@ -81,47 +81,46 @@ def key_path(root: str, keys: tuple[Any, ...]) -> str:
 class Walk:
     """One walk over a tree. What occurs twice is visited once, so that it stays one object."""
 
-    def __init__(self, root: str, tensor: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, root: str, tensor: Callable[[Tensor], Tensor] | None) -> None:
         self.root, self.tensor = root, tensor
         self.done: dict[int, Any] = {}
 
     def visit(self, value: Any, keys: tuple[Any, ...]) -> Any:
-        if type(value) in ATOMS:
-            return value if value != b"" else _NoBytes()
-        if id(value) not in self.done:
-            self.done[id(value)] = self.rebuild(value, keys)
-        return self.done[id(value)]
-
-    def rebuild(self, value: Any, keys: tuple[Any, ...]) -> Any:
         kind: Any = type(value)
+        if kind in ATOMS:
+            return value if value != b"" else _NoBytes()
+        if id(value) in self.done:
+            return self.done[id(value)]
+        same: Any
         if kind is Tensor or kind is nn.Parameter:
             if value.is_meta:
                 raise CheckpointError(
                     f"{key_path(self.root, keys)} is on the meta device: it has no data.", code="LT650"
                 )
-            return self.tensor(value)
-        if len(keys) > MAX_DEPTH:
+            same = value if self.tensor is None else self.tensor(value)
+        elif len(keys) > MAX_DEPTH:
             place = key_path(self.root, keys[:6])
             raise CheckpointError(f"{place}... goes on for {MAX_DEPTH} levels: it contains itself.", code="LT650")
-        if kind in _MAPPINGS:
+        elif kind in _MAPPINGS:
             rebuilt = {}
             for key, item in value.items():  # most of a checkpoint: what stands for itself costs no call
                 name = key if type(key) in _NO_BYTES else self.key(key, keys)
                 rebuilt[name] = item if type(item) in _NO_BYTES else self.visit(item, (*keys, name))
-            same: Any = rebuilt if kind is dict else kind(rebuilt)
+            same = rebuilt if kind is dict else kind(rebuilt)
             if "_metadata" in getattr(value, "__dict__", ()):  # a state dict's versions of its modules
                 same._metadata = self.visit(value._metadata, (*keys, "_metadata"))
-            return same
-        if kind is list or kind is tuple:
+        elif kind is list or kind is tuple:
             if _NO_BYTES.issuperset(map(type, value)):  # Python's generator is 625 numbers in a tuple
-                return kind(value)
-            return kind(self.items(value, keys))
-        if kind is set:
-            return {self.key(item, keys) for item in value}
-        return self.other(value, keys)
-
-    def items(self, value: Sequence[Any], keys: tuple[Any, ...]) -> list[Any]:
-        return [item if type(item) in _NO_BYTES else self.visit(item, (*keys, i)) for i, item in enumerate(value)]
+                same = kind(value)
+            else:
+                items = (i if type(i) in _NO_BYTES else self.visit(i, (*keys, n)) for n, i in enumerate(value))
+                same = kind(items)
+        elif kind is set:
+            same = {self.key(item, keys) for item in value}
+        else:
+            same = self.other(value, keys)
+        self.done[id(value)] = same
+        return same
 
     def key(self, key: Any, keys: tuple[Any, ...]) -> Any:
         if type(key) in ATOMS:

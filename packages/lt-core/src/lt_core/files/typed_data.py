@@ -68,6 +68,8 @@ def plain_with_types(
     Raises:
         CheckpointError: for a value without a plain form where nothing may be left out; for tensors without data.
     """
+    with contextlib.suppress(CheckpointError, RecursionError):  # most have plain data only
+        return Walk("checkpoint", None).visit(tree, ()), {}
     walk = _Typed(depth)
     plain: dict[str, Any] = walk.visit(tree, ())
     for keys in walk.gaps:
@@ -83,7 +85,7 @@ class _Typed(Walk):
     """Notes the types that a reader gives back, and the parts that are left out."""
 
     def __init__(self, depth: Callable[[tuple[Any, ...]], int]) -> None:
-        super().__init__("checkpoint", lambda tensor: tensor)
+        super().__init__("checkpoint", None)
         self.depth = depth
         self.marks: list[tuple[list[Any], str, Any]] = []
         self.gaps: dict[tuple[Any, ...], str] = {}
@@ -94,8 +96,8 @@ class _Typed(Walk):
     def visit(self, value: Any, keys: tuple[Any, ...]) -> Any:
         noted = len(self.marks)
         try:
-            plain = super().visit(value, keys)
-        except CheckpointError as error:
+            plain = self._numbers(value) or super().visit(value, keys)
+        except (CheckpointError, RecursionError) as error:
             is_weight = isinstance(value, Tensor) and keys[0] == "state_dict"
             if not keys or is_weight or len(keys) > self.depth(keys):
                 raise
@@ -114,12 +116,15 @@ class _Typed(Walk):
             below, name, detail = self._kinds[id(value)]
             self.marks.append(([*keys, *below], name, detail))
 
-    def items(self, value: Sequence[Any], keys: tuple[Any, ...]) -> list[Any]:
-        kind = type(value[0])
-        if _is_number(kind) and {*map(type, value)} == {kind}:  # one mark for the thousands of a history
-            self._kinds[id(value)] = [_EACH], kind.__name__, None
-            return [item.item() for item in value]
-        return super().items(value, keys)
+    def _numbers(self, value: Any) -> Any:
+        """Return a list of numbers of one type as plain ones: one mark for the thousands of a history."""
+        kind = type(value)
+        if kind not in (list, tuple) or not value or not _is_number(number := type(value[0])):
+            return None
+        if {*map(type, value)} != {number}:
+            return None
+        self._kinds[id(value)] = [_EACH], number.__name__, None
+        return self.done.setdefault(id(value), kind(item.item() for item in value))
 
     def key(self, key: Any, keys: tuple[Any, ...]) -> Any:
         if type(key).__module__ == "numpy" and (form := typed_form(key)):
@@ -153,7 +158,8 @@ class _Typed(Walk):
             if keys[0] != "optimizer_states" or not is_plain(detail) or _declared_safe(name) is None:
                 raise self.refusal(value, keys)
             self._kinds[id(value)] = [], "tensor", [name, detail, [*value.shape], [*value.stride()]]
-        return self.rebuild({name: getattr(value, name) for name in names}, keys)
+        self._alive.append(parts := {name: getattr(value, name) for name in names})
+        return super().visit(parts, keys)
 
 
 def _is_number(kind: type) -> bool:
