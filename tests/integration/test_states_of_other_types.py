@@ -144,6 +144,16 @@ class Odd(torch.optim.lr_scheduler.StepLR):
         super().__init__(optimizer, 1, gamma=0.5)
 
 
+class Halves:
+    """A schedule with settings of its own."""
+
+    def __init__(self):
+        self.note = object()
+
+    def __call__(self, epoch):
+        return 0.5**epoch
+
+
 class Extra(torch.nn.Linear):
     """Keeps an object beside its weights."""
 
@@ -166,6 +176,7 @@ ODD = {
         lambda p: torch.optim.SGD([{"params": p, "note": object()}], lr=0.1)
     ),
     "'odd' of the scheduler 0": lambda: Net(schedule=Odd),
+    "'lr_lambdas' of the scheduler 0": lambda: Net(schedule=lambda o: torch.optim.lr_scheduler.LambdaLR(o, Halves())),
     "the state of Keeps": Net,
     "'layer._extra_state' of the module": with_extra,
 }

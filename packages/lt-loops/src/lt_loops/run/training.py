@@ -225,6 +225,7 @@ class Training(Owner):
                 code="LT603",
             )
         kinds = saved.shared.get("optimizers") or [_kind(optimizer) for optimizer in optimizers]
+        gaps = saved.tree.get("gaps")  # what was not saved is as configure_optimizers made it
         for optimizer, state, kind in zip(optimizers, states, kinds, strict=True):
             mine = _kind(optimizer)
             groups, asked = len(state["param_groups"]), len(optimizer.param_groups)
@@ -235,12 +236,12 @@ class Training(Owner):
                     "(load_from_checkpoint).",
                     code="LT603",
                 )
-            if saved.tree.get("gaps"):  # what a group could not save is as configure_optimizers made it
+            if gaps:
                 pairs = zip(optimizer.param_groups, state["param_groups"], strict=True)
                 state = {**state, "param_groups": [{**own, **group} for own, group in pairs]}
             self._strategy.load_optimizer_state(self._weights.model, optimizer, state)
         for config, scheduler in zip(self.schedulers.configs, saved.tree.get("lr_schedulers", []), strict=False):
-            config.scheduler.load_state_dict(scheduler)
+            config.scheduler.load_state_dict({**config.scheduler.state_dict(), **scheduler} if gaps else scheduler)
         steps = saved.shared.get("scheduler_steps", [])
         for config, (every, stepped) in zip(self.schedulers.configs, steps, strict=False):
             config.stepped = stepped if every == str(config.every) else None
