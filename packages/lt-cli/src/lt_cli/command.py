@@ -1,4 +1,4 @@
-"""What all commands share: argparse without guesses, and how they say that they cannot do it. Needs no torch."""
+"""Common parts of all commands: argparse without guesses, and errors. Needs no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CommandError(Exception):
     It is none of lt_core's errors, so that commands which need no torch do not import it.
 
     Args:
-        message: what was expected, what was received, the remedy.
+        message: expected, received, remedy.
         code: such as ``"LT162"``; shown in brackets at the end.
     """
 
@@ -33,13 +33,13 @@ def visible(text: str) -> str:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that takes no abbreviated names, and says what was probably meant."""
+    """A parser that takes no abbreviated names, and suggests near ones."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
-        """Exit with status 2 and a line that names what was probably meant."""
+        """Exit with status 2 and a line that names the nearest option."""
         known = [option for option in self._option_string_actions if option.startswith("--")]
         if wrong := re.match(r"unrecognized arguments: (\S+)", message):
             text = f"there is no argument {wrong[1]!r}.{_near(wrong[1].partition('=')[0], known)} [LT667]"

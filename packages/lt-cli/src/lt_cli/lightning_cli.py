@@ -29,7 +29,7 @@ from lt_core.seed import seed_everything, seed_of_environment
 __all__ = ["ArgsType", "LightningCLI"]
 
 ArgsType = list[str] | dict[str, Any] | Namespace | None
-"""What ``LightningCLI(args=...)`` takes: words of a command line, or a configuration."""
+"""Type of ``LightningCLI(args=...)``: words of a command line, or a configuration."""
 
 _USAGE = "%(prog)s [--config FILE]... [--model CLASS] [--data CLASS] [--ARGUMENT VALUE]..."
 
@@ -42,7 +42,7 @@ class LightningCLI:
 
     Attributes:
         parser: the argument parser.
-        config: what was given, parsed.
+        config: the parsed arguments.
         config_init: the same with objects made.
         trainer: the Trainer.
         model: the model.
@@ -55,7 +55,7 @@ class LightningCLI:
         datamodule_class: the same for the datamodule, which is then optional.
         save_config_callback: a callback class that saves the configuration with the run; None saves nothing.
         save_config_kwargs: further arguments for it.
-        trainer_class: the Trainer's class, or a function that makes one; default: that of the installed packages.
+        trainer_class: the Trainer's class, or a function that makes one; default: of the installed packages.
         trainer_defaults: other defaults for the Trainer's arguments; ``callbacks`` are always added.
         seed_everything_default: the default of ``--seed_everything``: a seed, True for the environment's or 0, False
             or None for none.
@@ -246,7 +246,7 @@ class LightningCLI:
 
     @staticmethod
     def configure_optimizers(lightning_module: LightningModule, optimizer: Any, lr_scheduler: Any = None) -> Any:
-        """Return what the model's ``configure_optimizers`` returns for ``--optimizer`` and ``--lr_scheduler``."""
+        """Return the value of the model's ``configure_optimizers`` for ``--optimizer`` and ``--lr_scheduler``."""
         return arrange_optimizers(lightning_module, optimizer, lr_scheduler)
 
     # ---- how it is done ----------------------------------------------------------------------------------------------

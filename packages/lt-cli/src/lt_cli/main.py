@@ -14,7 +14,7 @@ class Command(NamedTuple):
 
     Attributes:
         name: the word.
-        summary: what it does, in a line.
+        summary: one line for the help.
         origin: ``module:function``; the function takes the words after the command and returns the exit status.
         passes_name: whether the function gets the command's name as its first word too.
     """
@@ -53,11 +53,11 @@ KNOWN = {
     "migrate": ("Rewrite a project that uses Lightning; shows a diff first.", "lt-compat"),
     "slurm": ("Write the batch script of a training on SLURM, and submit it.", "lt-slurm"),
 }
-"""Commands that other packages of lt bring, each with what it does and the package."""
+"""Commands of other packages of lt, each with its summary and package."""
 
 
 def commands() -> list[Command]:
-    """Return all commands: ours, and those that installed packages provide by entry points in ``lt.commands``."""
+    """Return all commands: ours, and the entry points in ``lt.commands``."""
     from importlib.metadata import entry_points
 
     found = list(COMMANDS)
@@ -106,7 +106,7 @@ def version_line() -> str:
 
 
 def overview() -> str:
-    """Return what ``lt --help`` prints."""
+    """Return the text of ``lt --help``."""
     known = commands()
     width = max(len(command.name) for command in known) + 2
     lines = [f"  {command.name:{width}}{command.summary}" for command in known]

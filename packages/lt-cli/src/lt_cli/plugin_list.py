@@ -1,4 +1,4 @@
-"""What installed packages provide by name, and which package brings each."""
+"""Plug-ins of the installed packages, by name and package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Plugin(NamedTuple):
 
     Attributes:
         group: the kind of thing, without the prefix ``lt.``: ``strategies``.
-        name: what users write.
+        name: in configurations.
         package: the package that brings it.
         version: of that package.
         origin: ``module:object``.

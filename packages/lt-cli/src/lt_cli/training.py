@@ -110,7 +110,7 @@ class TrainingCommand(LightningCLI):
             self.parser.exit(1, f"lt {subcommand}: error: {error}\n")
 
     def predict(self, **kwargs: Any) -> None:
-        """Predict, and save what came out where ``--output`` says."""
+        """Predict, and save the outputs to ``--output``."""
         target = self._get(self.config, "output")
         if target is not None:
             Path(target).parent.mkdir(parents=True, exist_ok=True)  # now: an error later would lose the predictions
@@ -124,7 +124,7 @@ class TrainingCommand(LightningCLI):
         print(f"Predictions: torch.load({target!r})")
 
     def explain(self, model: Any, datamodule: Any = None, **arguments: Any) -> None:
-        """Print what ``lt fit`` would do; data is set up to count its batches, and nothing is trained."""
+        """Print the plan of ``lt fit``; data is set up to count its batches, and nothing is trained."""
         source = model if datamodule is None else datamodule
         place = {name: arguments.get(name) for name in ("devices", "num_nodes", "accelerator", "strategy")}
         if datamodule is not None:
@@ -201,7 +201,7 @@ def _take_links(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]
 
 
 class WritesBelowTestedRun(Callback):
-    """Has a test of a run write below what it tests, as ``version_0/test``; says where no checkpoint is loaded.
+    """Makes a test write below its run, as ``version_0/test``; warns if no checkpoint is loaded.
 
     It is a run of its own: rows of an older step beside those of the fit would hide these in TensorBoard. A checkpoint
     that does not lie below the folder of the loggers gets a new version.
@@ -209,7 +209,7 @@ class WritesBelowTestedRun(Callback):
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Set it before anything is written; the checkpoint has been chosen by now, also for ``"last"``."""
-        path = getattr(trainer, "ckpt_path", None)  # Lightning's name; no part of what every Trainer must have
+        path = getattr(trainer, "ckpt_path", None)  # Lightning's name, which not every Trainer has
         run = None if path is None else Path(path).resolve().parent.parent
         if path is None and trainer.is_global_zero:
             text = "the weights are those that the model is made with. --ckpt_path last: the newest run's."

@@ -1,4 +1,4 @@
-"""What all loggers here share: rows are kept in memory and written in batches, on rank 0."""
+"""Base of all loggers here: rows are kept in memory and written in batches, on rank 0."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class BufferedLogger(Logger):
         return self.__dict__
 
     def finalize(self, status: str) -> None:
-        """Write what is left."""
+        """Write the rest."""
         self.save()
 
     def _rename(self, name: str) -> str:
@@ -94,7 +94,7 @@ class BufferedLogger(Logger):
         return False
 
     def _write(self, rows: list[Row]) -> None:
-        """Write rows; those that are written must stay so even if this is called again after an error."""
+        """Write rows; written ones must stay so even if this is called again after an error."""
         raise NotImplementedError(f"{type(self).__name__} must define _write()")
 
     def _write_hparams(self) -> None:

@@ -35,7 +35,7 @@ class CometLogger(TrackerLogger):
         api_key: default as ``comet login`` keeps it, or ``COMET_API_KEY``.
         workspace: default is your own.
         project: default is Comet's ``Uncategorized``.
-        experiment_key: 32 to 50 letters and digits; that of an earlier experiment continues it.
+        experiment_key: 32 to 50 letters and digits; an earlier experiment's key continues it.
         mode: ``"get_or_create"`` (default), ``"get"`` or ``"create"``.
         online: False writes an archive into ``offline_directory``, for ``comet upload`` later.
         prefix: put before each metric's name, with a ``_`` between.
@@ -138,7 +138,7 @@ class CometLogger(TrackerLogger):
         return True
 
     def finalize(self, status: str) -> None:
-        """Send what is left."""
+        """Send the rest."""
         super().finalize(status)
         if self._experiment is not None:
             self._experiment.flush()

@@ -26,7 +26,7 @@ class CSVLogger(LineLogger):
         name: of the experiment, the folder below; may be empty.
         version: of the run: a number N for the folder ``version_N``, or the folder's name. None takes the next number.
         prefix: put before each metric's name, with a ``-`` between.
-        flush_logs_every_n_steps: steps (or rows) between writes; what a killed process can lose.
+        flush_logs_every_n_steps: steps (or rows) between writes, which a killed process can lose.
         flush_secs: seconds between writes, when the steps are slow.
 
     Example::
@@ -62,7 +62,7 @@ class CSVLogger(LineLogger):
 
     @property
     def experiment(self) -> ExperimentWriter:
-        """The rows that are not written yet, and what writes them."""
+        """The rows that are not written yet, and their writer."""
         return ExperimentWriter(self.log_dir, self)
 
     def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
@@ -95,7 +95,7 @@ class CSVLogger(LineLogger):
 
 
 class ExperimentWriter:
-    """Writes ``metrics.csv`` and ``hparams.yaml`` of one folder; what ``CSVLogger.experiment`` is.
+    """Writes ``metrics.csv`` and ``hparams.yaml`` of one folder; the class of ``CSVLogger.experiment``.
 
     Args:
         log_dir: the folder.

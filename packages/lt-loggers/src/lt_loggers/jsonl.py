@@ -26,7 +26,7 @@ class JSONLLogger(LineLogger):
         version: of the run: a number N for the folder ``version_N``, or the folder's name. None takes the next number.
         prefix: put before each metric's name, with a ``-`` between.
         timestamps: add ``"time"``, in seconds since 1970. Without it equal runs write equal files.
-        flush_logs_every_n_steps: steps (or rows) between writes; what a killed process can lose.
+        flush_logs_every_n_steps: steps (or rows) between writes, which a killed process can lose.
         flush_secs: seconds between writes, when the steps are slow.
 
     Example::

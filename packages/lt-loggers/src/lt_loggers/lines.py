@@ -29,10 +29,10 @@ class LineFile(LogFile):
         self._read = False
 
     def open(self, resumed: dict[str, Any] | None) -> None:
-        """Take over the file as it is on disk, cut to what a checkpoint recorded; called before the first write.
+        """Take over the file as it is on disk, cut to the rows in the checkpoint; called before the first write.
 
         Args:
-            resumed: what :meth:`end` returned when the checkpoint was made, or None for a run that starts.
+            resumed: :meth:`end` of the checkpoint's time, or None for a run that starts.
         """
         if resumed and self._is_same(resumed):
             self._cut(resumed["rows"])
@@ -47,7 +47,7 @@ class LineFile(LogFile):
         self._read = True
 
     def end(self) -> dict[str, Any]:
-        """Return what a resume needs: the number of rows and the last of them."""
+        """Return the state for a resume: the number of rows and the last of them."""
         if not self._read and self.size:
             self._cut(None)
         return {"rows": self.rows, "last": self.last}
@@ -63,7 +63,7 @@ class LineFile(LogFile):
         self.last = lines[-1] if lines else self.last
 
     def _is_same(self, resumed: dict[str, Any]) -> bool:
-        """Return whether the file holds what the checkpoint recorded; say so once where it does not."""
+        """Return whether the file holds the rows in the checkpoint; warn once if it does not."""
         wanted, last = resumed["rows"], resumed["last"]
         if not wanted:
             return True
@@ -104,7 +104,7 @@ class LineFile(LogFile):
             self.cut(end, self._dropped())
 
     def _dropped(self) -> Path:
-        """Return the file for what is cut off, with a header of its own."""
+        """Return the file for rows that are cut off, with a header of its own."""
         path = self.path.with_name(f"{self.path.stem}.dropped{self.path.suffix}")
         if self.header is not None and not path.exists():
             LogFile(path).append(f"{self.header}\n".encode())

@@ -54,14 +54,14 @@ class LogFile:
             raise
 
     def sync(self) -> None:
-        """Have what was appended on disk, so that a checkpoint may claim it; costs milliseconds."""
+        """Flush appended bytes to disk, so that a checkpoint may claim them; costs milliseconds."""
         with suppress(FileNotFoundError):
             with self.path.open("rb+") as file:
                 os.fsync(file.fileno())
             sync_directory(self.path.parent)
 
     def cut(self, size: int, kept: Path) -> None:
-        """Shorten the file to ``size`` bytes; what was behind is appended to the file ``kept``."""
+        """Shorten the file to ``size`` bytes; the rest is appended to the file ``kept``."""
         with self.path.open("r+b") as file:
             file.seek(size)
             tail = file.read()

@@ -27,7 +27,7 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 def write_media(folder: str | PathLike[str], name: str, media: Media, step: int | None = None) -> Path:
     """Write ``media`` to ``folder/name/step_N.png`` (or ``.txt``, ``.csv``, ``.wav``) and return the path.
 
-    This is what the Trainer does with media that no logger can show.
+    The Trainer's default for media that no logger can show.
 
     Raises:
         LogError: where ``name`` would lead outside of ``folder``.

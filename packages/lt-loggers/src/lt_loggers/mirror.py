@@ -1,4 +1,4 @@
-"""A remote folder of log files, kept by way of a local one: what lies there cannot be appended to."""
+"""A remote folder of log files, copied from a local one, since remote files cannot be appended to."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Mirror:
                 self._sent[target] = _state_of(target)
 
     def send(self) -> None:
-        """Copy what has changed since the last time.
+        """Copy the files that changed since the last call.
 
         Raises:
             OSError: where that fails; the next call tries again.

@@ -170,7 +170,7 @@ class MLFlowLogger(TrackerLogger):
         return True
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue the run of ``state``. What a killed run sent after it and this one sends again is kept once.
+        """Continue the run of ``state``. Rows that a killed run sent after it, and this one sends again, are kept once.
 
         MLflow deletes no metric: a value that differs from the one of the killed run stands beside it.
         """
@@ -179,7 +179,7 @@ class MLFlowLogger(TrackerLogger):
             self._resumed_at, self._there = state["step"], {}
 
     def finalize(self, status: str) -> None:
-        """Send what is left, and how the run ended."""
+        """Send the rest, and the run's status."""
         super().finalize(status)
         if self._client is not None and self._run_id is not None:
             self._client.set_terminated(self._run_id, _STATUS.get(status, "FINISHED"))
@@ -209,7 +209,7 @@ class MLFlowLogger(TrackerLogger):
             self._rows.drop(sent)
 
     def _unsent(self, row: dict[str, Number], step: int) -> dict[str, Number]:
-        """Return what of a row the run does not hold yet, with this very value at this step."""
+        """Return the values of a row that the run does not hold yet at this step."""
         assert self._resumed_at is not None
         for name in row.keys() - self._there.keys():
             history = self.experiment.get_metric_history(self._id(), name)

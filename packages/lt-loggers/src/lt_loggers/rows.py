@@ -1,4 +1,4 @@
-"""What was logged and is not written yet."""
+"""Logged rows that are not written yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics as JSON lines on standard output, for servers that collect what programs print."""
+"""Metrics as JSON lines on standard output, for servers that collect the output of programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StdoutLogger(BufferedLogger):
     """Prints each row as a line of JSON, ``{"step": 10, "loss": 0.5}``, and hyperparameters as ``{"hparams": {...}}``.
 
     Every line is valid JSON (see :class:`~lt_loggers.jsonl.JSONLLogger`). It keeps no files and has no folder. A
-    resumed run prints on; what a killed run printed after its checkpoint was printed.
+    resumed run prints on; lines of the killed run after its checkpoint stay printed.
 
     Args:
         save_dir: not used; ``Trainer(logger="stdout")`` gives it.

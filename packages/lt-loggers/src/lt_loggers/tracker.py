@@ -1,4 +1,4 @@
-"""What the loggers on top of other people's tracking services share."""
+"""Base of the loggers for tracking services."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TrackerLogger(BufferedLogger):
             super().save()
 
     def finalize(self, status: str) -> None:
-        """Send what is left, even if the last try failed, and the checkpoints that are kept."""
+        """Send the rest, even if the last try failed, and the kept checkpoints."""
         super().save()
         if status == "success" and not process_rank():
             self._send(self._uploads.at_end())
@@ -50,7 +50,7 @@ class TrackerLogger(BufferedLogger):
             self._send(self._uploads.after_save(checkpoint_callback))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the run's id. What a killed run sent after its checkpoint stays with the service: it cannot be cut."""
+        """Return the run's id. Rows that a killed run sent after its checkpoint stay with the service."""
         return {"run_id": self.version, "step": self._rows.last_step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ class TrackioLogger(TrackerLogger):
     """Sends metrics, hyperparameters and media to `Trackio <https://huggingface.co/docs/trackio>`_.
 
     Trackio keeps the runs of a machine in one folder, ``TRACKIO_DIR`` of the environment; ``trackio show`` opens it.
-    The run is finished by :meth:`finalize`; what is logged later opens it again, by its name.
+    The run is finished by :meth:`finalize`; later rows open it again, by its name.
 
     Args:
         project: of the run.
@@ -116,7 +116,7 @@ class TrackioLogger(TrackerLogger):
             self._config = {**state["config"], **self._config}
 
     def finalize(self, status: str) -> None:
-        """Send what is left, and finish the run."""
+        """Send the rest, and finish the run."""
         super().finalize(status)
         self._finish()
 

@@ -27,7 +27,7 @@ class Upload:
 
 
 class Uploads:
-    """Remembers what was uploaded, by path and time of change.
+    """Remembers uploaded files by path and time of change.
 
     Args:
         log_model: ``"all"`` uploads each checkpoint when it is saved, True those that are kept at the end (each one at
@@ -40,7 +40,7 @@ class Uploads:
         self._callbacks: dict[int, CallbackBase] = {}
 
     def after_save(self, callback: CallbackBase) -> list[Upload]:
-        """Return what to upload now that ``callback`` has saved."""
+        """Return the files to upload after ``callback`` has saved."""
         if self.log_model == "all" or (self.log_model is True and getattr(callback, "save_top_k", None) == -1):
             return self._new(callback)
         if self.log_model is True:
@@ -48,7 +48,7 @@ class Uploads:
         return []
 
     def at_end(self) -> list[Upload]:
-        """Return what to upload at the end of a run."""
+        """Return the files to upload at the end of a run."""
         return [upload for callback in self._callbacks.values() for upload in self._new(callback)]
 
     def done(self, upload: Upload) -> None:

@@ -39,7 +39,7 @@ class WandbLogger(TrackerLogger):
     Args:
         name: of the run, as shown.
         save_dir: folder below which wandb keeps its files.
-        version: id of the run; that of an earlier run continues it.
+        version: id of the run; an earlier run's id continues it.
         offline: write files only, for ``wandb sync`` later.
         dir: the same as ``save_dir``.
         id: the same as ``version``.

@@ -13,7 +13,7 @@ _FUSED = (Adam, AdamW, SGD, Adagrad)
 _MATTERS = 0.02
 """Gains below this share of the time are not worth a line."""
 _TINY_STEP = 1e-3
-"""Seconds of a step below which Python is what takes the time."""
+"""Seconds of a step below which Python takes most of the time."""
 
 
 class Advice(NamedTuple):
@@ -34,10 +34,10 @@ def most_helpful(
     """Return at most three pieces of advice, the one that saves most first.
 
     Args:
-        shares: fractions of the time by what they went to, as :func:`lt_profilers.shares.shares` gives.
+        shares: fractions of the time by category, as :func:`lt_profilers.shares.shares` gives.
         hooks: fractions of the time by callback.
         syncs: the lines that waited for the device.
-        optimizers: those that stepped.
+        optimizers: that stepped.
         device: type of the device that was trained on.
         step_seconds: seconds of a batch.
     """

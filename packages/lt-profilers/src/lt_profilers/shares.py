@@ -18,12 +18,12 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Action:
-    """What was measured under one name.
+    """Measurements under one name.
 
     Attributes:
         calls: how often it ran.
         total: seconds in all.
-        own: seconds without what was measured inside of it.
+        own: seconds without measurements inside of it.
         longest: seconds of the longest call.
     """
 
@@ -44,14 +44,14 @@ class Action:
 
 
 def shares(actions: Mapping[str, Action], seconds: float, start: float = 0.0) -> dict[str, float]:
-    """Return fractions of ``seconds`` by what they went to; they sum to 1.
+    """Return fractions of ``seconds`` by category; they sum to 1.
 
     ``data`` is waiting for batches, ``step`` the user's step with all that is measured inside of it, ``logging``
-    sending rows to the loggers, ``hooks`` those of module and callbacks, ``start`` what came before the first batch
-    was asked for, ``lt`` what is left.
+    sending rows to the loggers, ``hooks`` of module and callbacks, ``start`` the time before the first batch
+    was asked for, ``lt`` the rest.
 
     Args:
-        actions: what was measured, by name.
+        actions: measurements by name.
         seconds: the whole time.
         start: seconds before the first batch in which nothing was measured.
     """

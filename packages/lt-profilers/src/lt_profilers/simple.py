@@ -19,7 +19,7 @@ __all__ = ["SimpleProfiler"]
 
 
 class SimpleProfiler(Profiler):
-    """Measures the seconds of each step and hook by the clock, and says what share went to data, step, hooks and lt.
+    """Measures the seconds of each step and hook by the clock, and the shares of data, step, hooks and lt.
 
     A measured call costs about a microsecond. On a GPU these are the times in which the work was asked for; take the
     ``pytorch`` profiler for the device's own.
@@ -94,7 +94,7 @@ class SimpleProfiler(Profiler):
             say(f"\n{text}")
 
     def _first_noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``function``, which notes at its first call what has passed without anything being measured."""
+        """Return ``function``, which notes at its first call the time before any measurement."""
 
         def asked(*args: Any, **kwargs: Any) -> Any:
             if self._start is None and self._began is not None:

@@ -15,16 +15,16 @@ from lt_profilers.syncs import SyncWatch
 __all__ = ["SpeedProfiler"]
 
 _WARM_UP = 2
-"""Batches that are not watched: first calls are not what later ones are."""
+"""First batches, not watched: they are slower than later ones."""
 _WATCHED = 5
 """Batches that are watched for host-device syncs; their time is left out, as watching costs time."""
 _STEPS = {stage.run: stage.step for stage in Stage}
 
 
 class SpeedProfiler(SimpleProfiler):
-    """Reports the shares of the time, hooks by callback, the syncs of a step with their lines, and what would help.
+    """Reports the shares of the time, hooks by callback, the syncs of a step with their lines, and advice.
 
-    What comes before the first step (torch imports much then) has a line of its own, as a longer run waits
+    Time before the first step (torch imports much then) has a line of its own, as a longer run waits
     no longer.
     A measured call costs about a microsecond. The host-device syncs of five steps at the beginning are counted, on a
     CPU too; a compiled step is not compiled in those.

@@ -65,7 +65,7 @@ def where(line: tuple[str, int]) -> str:
 
 
 def is_ours(line: tuple[str, int]) -> bool:
-    """Return whether a line is lt's own, or that of a package for it."""
+    """Return whether a line belongs to lt or a package for it."""
     return _package(line[0]) == "lt" or _package(line[0]).startswith("lt_")
 
 
@@ -85,7 +85,7 @@ def _on_cpu(args: tuple[Any, ...]) -> bool:
 
 
 def _asking_line(frame: FrameType | None) -> tuple[str, int] | None:
-    """Return the innermost line that is neither torch's nor Python's; None for what only torch's own parts read."""
+    """Return the innermost line that is neither torch's nor Python's; None if only torch's own parts read."""
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(_HARMLESS):

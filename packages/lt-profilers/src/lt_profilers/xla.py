@@ -1,4 +1,4 @@
-"""Names steps and hooks for XLA's profiler, and says what was compiled."""
+"""Names steps and hooks for XLA's profiler, and counts compilations."""
 
 from __future__ import annotations
 

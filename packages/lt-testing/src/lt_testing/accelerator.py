@@ -1,4 +1,4 @@
-"""What every accelerator must do, as tests: subclass :class:`AcceleratorKit` and let pytest run it.
+"""Tests that every accelerator must pass: subclass :class:`AcceleratorKit` and let pytest run it.
 
 ::
 

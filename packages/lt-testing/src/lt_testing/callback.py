@@ -1,4 +1,4 @@
-"""What every callback must do, as tests: subclass :class:`CallbackKit` and let pytest run it.
+"""Tests that every callback must pass: subclass :class:`CallbackKit` and let pytest run it.
 
 ::
 

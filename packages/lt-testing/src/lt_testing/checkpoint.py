@@ -1,4 +1,4 @@
-"""What every CheckpointIO must do, as tests: subclass :class:`CheckpointKit` and let pytest run it.
+"""Tests that every CheckpointIO must pass: subclass :class:`CheckpointKit` and let pytest run it.
 
 ::
 

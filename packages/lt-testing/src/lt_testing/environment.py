@@ -1,4 +1,4 @@
-"""What every environment must do, as tests: subclass :class:`EnvironmentKit` and let pytest run it.
+"""Tests that every environment must pass: subclass :class:`EnvironmentKit` and let pytest run it.
 
 ::
 

@@ -35,7 +35,7 @@ __all__ = ["FakeTrainer"]
 class FakeTrainer(Collectives):
     """A Trainer for unit tests of callbacks and modules: all of ``TrainerAPI`` as plain attributes, no loop.
 
-    Set what the test needs by keyword (``FakeTrainer(global_step=10, callback_metrics={"loss": 1.0})``) or later.
+    Set attributes by keyword (``FakeTrainer(global_step=10, callback_metrics={"loss": 1.0})``) or later.
     Requested saves are written immediately (a small real file) and kept in ``saved``; removals are kept in ``removed``.
 
     Args:
@@ -130,7 +130,7 @@ class FakeTrainer(Collectives):
             logger.log_metrics(metrics=metrics, step=self.global_step if step is None else step)
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> None:
-        """Send what is no number to the loggers."""
+        """Send media to the loggers."""
         for logger in self.loggers:
             logger.log_media(name, value, self.global_step if step is None else step)
 
@@ -162,7 +162,7 @@ class FakeTrainer(Collectives):
         mark: str = "",
         write: Callable[[str], object] | None = None,
     ) -> None:
-        """Write now what the loop would write at the boundary, and notify the owner as the loop does."""
+        """Write now the checkpoint that the loop writes at a boundary, and notify the owner."""
         if write is None:
             self._write(path, None, weights_only=weights_only, mark=mark)
         else:
@@ -203,7 +203,7 @@ class FakeTrainer(Collectives):
         return {**counts, "samples": self.global_samples, "tokens": self.global_tokens}.get(unit, 0.0)
 
     def trial(self, max_steps: int, **overrides: Any) -> Any:
-        """Note what was asked; return None."""
+        """Note the question; return None."""
         self.trials.append({"max_steps": max_steps, **overrides})
 
     def reload_train_loader(self) -> None:
@@ -223,7 +223,7 @@ class FakeTrainer(Collectives):
             own(*args, **kwargs)
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Keep what would be printed."""
+        """Keep the text."""
         self.printed.append(" ".join(map(str, args)))
 
     def mark_dirty(self) -> None:

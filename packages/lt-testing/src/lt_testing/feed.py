@@ -1,4 +1,4 @@
-"""What every feed must do, as tests: subclass :class:`FeedKit` and let pytest run it.
+"""Tests that every feed must pass: subclass :class:`FeedKit` and let pytest run it.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What test kits share: a test of a kit cannot be lost by a subclass that happens to have one of its name."""
+"""Base of the test kits: a test of a kit cannot be lost by a subclass that happens to have one of its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every launcher must do, as tests: subclass :class:`LauncherKit` and let pytest run it.
+"""Tests that every launcher must pass: subclass :class:`LauncherKit` and let pytest run it.
 
 ::
 

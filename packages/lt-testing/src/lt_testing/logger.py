@@ -1,4 +1,4 @@
-"""What every logger must do, as tests: subclass :class:`LoggerKit` and let pytest run it.
+"""Tests that every logger must pass: subclass :class:`LoggerKit` and let pytest run it.
 
 ::
 

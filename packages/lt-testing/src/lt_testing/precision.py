@@ -1,4 +1,4 @@
-"""What every Precision must do, as tests: subclass :class:`PrecisionKit` and let pytest run it.
+"""Tests that every Precision must pass: subclass :class:`PrecisionKit` and let pytest run it.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What every profiler must do, as tests: subclass :class:`ProfilerKit` and let pytest run it.
+"""Tests that every profiler must pass: subclass :class:`ProfilerKit` and let pytest run it.
 
 ::
 

@@ -1,1 +1,1 @@
-"""What ``lt ckpt`` does, with torch: the command itself answers ``--help`` and completion without it."""
+"""The work of ``lt ckpt``, with torch: the command itself answers ``--help`` and completion without it."""

@@ -23,7 +23,7 @@ from lt_core.terminal import visible
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what ``lt ckpt`` was asked for; return the exit status: 1 for a bad checkpoint, 2 for a bad command."""
+    """Run ``lt ckpt``; return the exit status: 1 for a bad checkpoint, 2 for a bad command."""
     steps = {"show": _show, "verify": _verify, "convert": _convert, "export": _export}
     try:
         return steps[options.what](options)
@@ -43,7 +43,7 @@ def convert(
     Args:
         source: a checkpoint of lt or Lightning (1.x too), a sharded one's folder, or bare weights.
         target: the file to write.
-        weights_only: leave out what only a resumed training needs.
+        weights_only: leave out the state for a resume.
         dtype: a type for floating-point weights; optimizers keep theirs.
         trusted: read it even if it is more than plain data; it can then run any code.
 
@@ -187,7 +187,7 @@ def _item(name: str, value: Any) -> list[str]:
 
 
 def _reader(path: Path) -> CheckpointIO:
-    """Return what reads a checkpoint: one file, or the folder of a sharded one."""
+    """Return the reader of a checkpoint: of one file, or of a sharded folder."""
     reader = plugins.find("checkpoint_io", "sharded") if path.is_dir() else None
     return CheckpointIO() if reader is None else reader()
 
@@ -204,7 +204,7 @@ def _checkpoints(path: Path) -> list[Path]:
 
 
 def _is_sharded(folder: Path) -> bool:
-    """Return whether a folder is a sharded checkpoint, or what is left of one, by its contents."""
+    """Return whether a folder is a sharded checkpoint, or the rest of one, by its contents."""
     return (folder / ".metadata").is_file() or any(folder.glob("*.distcp")) or _reader(folder).exists(folder.absolute())
 
 
@@ -218,7 +218,7 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def _metadata(tree: dict[str, Any]) -> dict[str, str]:
-    """Return what safetensors keeps beside the weights: texts."""
+    """Return the texts that safetensors keeps beside the weights."""
     described = contents(tree)
     kept = {name: described[name] for name in ("epoch", "step", "hyperparameters") if name in described}
     return {"format": "pt", **{name: json.dumps(value, default=str) for name, value in kept.items()}}

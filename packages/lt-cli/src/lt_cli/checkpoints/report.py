@@ -1,4 +1,4 @@
-"""What a checkpoint holds, as text: for ``lt ckpt show``."""
+"""The contents of a checkpoint as text, for ``lt ckpt show``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _WIDTH = 100  # characters of a value in the table
 
 
 def contents(tree: Mapping[str, Any], weights: bool = False) -> dict[str, Any]:
-    """Return what a checkpoint holds as plain data, for people and for JSON.
+    """Return the contents of a checkpoint as plain data, for people and for JSON.
 
     Args:
-        tree: the checkpoint, or any other dict: what has another form than in a checkpoint is left out.
+        tree: the checkpoint, or any other dict, of which parts in another form are left out.
         weights: list every weight with its shape and type.
     """
     state = _of(dict, tree, "state_dict")

@@ -1,4 +1,4 @@
-"""``lt ckpt``: what can be asked of checkpoints. The work is in :mod:`lt_cli.checkpoints.files`, which needs torch."""
+"""``lt ckpt``: the command line for checkpoints. The work is in :mod:`lt_cli.checkpoints.files`, which needs torch."""
 
 from __future__ import annotations
 

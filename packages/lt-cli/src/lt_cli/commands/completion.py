@@ -49,7 +49,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _arguments(command: Command) -> argparse.ArgumentParser:
-    """Return a parser with the arguments of a command: that of its module's function ``parser``, where it has one."""
+    """Return a parser with the arguments of a command: from its module's function ``parser``, if it has one."""
     if command.name in TRAINING:
         return _of_rows((outline(command.name) or ("", []))[1])
     made = getattr(import_module(command.origin.partition(":")[0]), "parser", CommandParser)()

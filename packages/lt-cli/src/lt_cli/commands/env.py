@@ -1,4 +1,4 @@
-"""``lt env``: what a bug report needs to say about a machine and what is installed on it."""
+"""``lt env``: a machine and its installed packages, for bug reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BESIDES = (
     "rich",
     "lightning",
 )
-"""Packages whose version often matters, beside ours and those that bring plug-ins."""
+"""Packages whose version often matters, beside ours and plug-ins' packages."""
 
 _VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -44,7 +44,7 @@ def report() -> dict[str, Any]:
     """Return the report as plain data.
 
     Keys: ``python``, ``platform``, ``cpus`` (usable by this process), ``packages`` (name to version), ``devices``
-    (accelerator to what it says), ``variables`` (those that are set), ``plugins`` (a list of :class:`Plugin` as dicts).
+    (accelerator to its report), ``variables`` (of the environment), ``plugins`` (a list of :class:`Plugin` as dicts).
     """
     plugins = installed_plugins()
     return {
@@ -102,7 +102,7 @@ def _version(package: str) -> str:
 
 
 def _devices() -> dict[str, str]:
-    """Return what each installed accelerator says of this machine, or why it cannot say anything."""
+    """Return each installed accelerator's report on this machine, or the reason why it has none."""
     kinds: dict[str, list[str]] = {}
     for plugin in installed_plugins():
         if plugin.group == "accelerators":
@@ -114,7 +114,7 @@ def _said_by(origin: str) -> str:
     module, _, name = origin.partition(":")
     try:
         return _availability(getattr(import_module(module), name)())
-    except Exception as error:  # a broken installation is what such a report is for
+    except Exception as error:  # such a report is for broken installations
         return f"cannot be asked: {type(error).__name__}: {error}"
 
 

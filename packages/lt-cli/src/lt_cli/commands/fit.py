@@ -48,7 +48,7 @@ def simulate(words: Sequence[str]) -> int:
 
 
 def _help(command: str, words: Sequence[str], *, program: str = "", summary: str = "") -> str:
-    """Return what a request for help is answered with; empty where there is none, or only a parser can answer it."""
+    """Return the answer to a request for help; empty if there is none, or only a parser can answer."""
     program = program or f"lt {command}"
     asked = next((word for word in words if word in ("-h", "--help", "--help.all", "--trainer.help")), None)
     if asked is None:

@@ -20,7 +20,7 @@ KINDS = {
     "logger": "a plug-in package with a logger of your own, and the kit of loggers as its tests",
     "strategy": "a plug-in package with a strategy of your own, and the conformance kit as its tests",
 }
-"""What can be made, each the name of a folder below ``templates``."""
+"""Kinds of projects, each the name of a folder below ``templates``."""
 
 _ENDING = ".tmpl"  # so that no tool takes a template for Python
 
@@ -59,7 +59,7 @@ def parser() -> CommandParser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Make what was asked for and say what to do next; return the exit status."""
+    """Make the files and print the next commands; return the exit status."""
     options = parser().parse_args(words)
     try:
         target = create(options.kind, options.name, options.into)
@@ -81,7 +81,7 @@ def _next(kind: str) -> tuple[str, ...]:
 
 
 def _words_for(kind: str, name: str) -> dict[str, str]:
-    """Return what is filled into the templates of a kind."""
+    """Return the values for the templates of a kind."""
     plain = name.replace("-", "_").lower()
     if not plain.isidentifier() or keyword.iskeyword(plain) or not plain.isascii():
         raise CommandError(

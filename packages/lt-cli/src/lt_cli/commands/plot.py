@@ -28,7 +28,7 @@ _AXES = ("epoch",)  # for the x axis, not drawn by themselves
 
 
 def main(words: Sequence[str]) -> int:
-    """Draw what was asked for and say where it is; return the exit status."""
+    """Draw the runs and print the file's path; return the exit status."""
     options = parser().parse_args(words)
     try:
         runs = named_apart([read_run(path) for path in find_runs(options.runs or [_newest_run()])])
@@ -96,7 +96,7 @@ def draw(
     """Return a picture with one panel for each group of metrics, and a colour for each run.
 
     Args:
-        runs: what to draw.
+        runs: to draw.
         panels: metrics of each panel, by the panel's title.
         axis: ``"step"``, or a metric to draw along.
         smooth: weight of the past in a running mean, from 0 (none) to below 1.
@@ -139,7 +139,7 @@ def _draw_curve(axes: Any, points: Points, smooth: float, label: str, colour: st
 
 
 def _smoothed(values: Sequence[float], weight: float) -> Iterable[float]:
-    """Yield exponential moving averages, ``weight`` being that of the past; bias corrected from the first point on.
+    """Yield exponential moving averages, ``weight`` is the past's; bias corrected from the first point on.
 
     A point that is not finite is kept as it is and left out of the average.
     """
@@ -199,7 +199,7 @@ def _chosen(panels: dict[str, list[str]], wanted: Sequence[str] | None) -> dict[
 
 
 def _drawable(panels: dict[str, list[str]]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return as many panels and curves as one picture can show, and what to say of the others."""
+    """Return as many panels and curves as one picture can show, and notes on the others."""
     shown = {title: metrics[:_MOST_CURVES] for title, metrics in list(panels.items())[:_MOST_PANELS]}
     told = [
         f"the panel {title!r} shows {_MOST_CURVES} of {len(panels[title])} metrics; name others by --metrics"

@@ -1,4 +1,4 @@
-"""``lt plugins``: what installed packages provide by name, and whether it can be imported."""
+"""``lt plugins``: plug-ins of the installed packages, and whether they can be imported."""
 
 from __future__ import annotations
 

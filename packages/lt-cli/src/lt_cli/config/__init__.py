@@ -1,1 +1,1 @@
-"""From words, files and variables to a Trainer's arguments, and what is wrong in them."""
+"""From words, files and variables to a Trainer's arguments, and mistakes in them."""

@@ -46,7 +46,7 @@ class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
     """torch's scheduler that waits for a plateau, with the name of the metric that it watches.
 
     Args:
-        optimizer: what it schedules.
+        optimizer: to schedule.
         monitor: the name of the logged metric.
         args: as torch's.
         kwargs: as torch's.
@@ -94,7 +94,7 @@ class LightningArgumentParser(ArgumentParser):
 
     Args:
         args: for jsonargparse's ``ArgumentParser``.
-        description: what ``--help`` says of the program.
+        description: of the program, for ``--help``.
         env_prefix: prefix of the environment variables: ``LT_FIT__TRAINER__MAX_EPOCHS``.
         default_env: whether environment variables are read.
         kwargs: for jsonargparse's ``ArgumentParser``.
@@ -212,7 +212,7 @@ class LightningArgumentParser(ArgumentParser):
 
     @property
     def places(self) -> ConfigPlaces:
-        """Where the user wrote what: the words and files of the last call of ``parse_args``."""
+        """Places in the words and files of the last call of ``parse_args``."""
         outer: Any = getattr(self, "parent_parser", self)
         words: list[str] = [*getattr(outer, "args", []), *getattr(self, "args", [])]
         prefix = outer.env_prefix if outer.default_env and isinstance(outer.env_prefix, str) else ""
@@ -230,7 +230,7 @@ class LightningArgumentParser(ArgumentParser):
         return config
 
     def _without_foreign(self, config: Any) -> Any:
-        """Leave out what belongs to another command; say so of what is not as by default."""
+        """Leave out arguments of other commands; warn of values that are not the default."""
         own = {action.dest for action in self._actions}
         foreign = [name for name in self.of_commands if name not in own and name in config]
         told = [f"{name}: {config[name]}" for name in foreign if config[name] != self.of_commands[name]]
@@ -280,7 +280,7 @@ class LightningArgumentParser(ArgumentParser):
         return page(usage, self.description or "", rows, more, everything=everything)
 
     def _rows(self) -> Iterator[Row]:
-        """Yield the arguments as they are shown: without those that load a file or show help."""
+        """Yield the visible arguments, without the options for files and help."""
         if self._subcommands_action is not None:
             for choice in self._subcommands_action._get_subactions():
                 yield Row(choice.dest, "", choice.help or "", "commands")

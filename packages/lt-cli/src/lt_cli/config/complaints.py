@@ -1,6 +1,6 @@
-"""What is wrong in a configuration, with file, line, key, what was expected and what was probably meant.
+"""Mistakes in a configuration, with file, line, key, the expected value and a near name.
 
-jsonargparse (4.53) reports what it found as text only: its parser's ``error`` gets a message and a chain of plain
+jsonargparse (4.53) reports mistakes as text only: its parser's ``error`` gets a message and a chain of plain
 ``TypeError`` and ``ValueError`` without a field for the key, the type or the value, and an ``ArgumentError`` whose
 ``argument_name`` is empty. So the text is parsed here; one of another form is passed on unchanged.
 """
@@ -44,7 +44,7 @@ _CHOICES = re.compile(r"(?P<value>.+?) not among choices (?P<choices>.+)", re.DO
 
 
 class _Wrong(NamedTuple):
-    """One mistake: the keys to it from the outside in, the class whose argument it is, what is wrong."""
+    """One mistake: the keys to it from the outside in, the class of the argument, the complaint."""
 
     steps: tuple[str, ...]
     owner: str
@@ -57,7 +57,7 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
     Args:
         parser: whose arguments count for "did you mean".
         places: where the user wrote what.
-        message: what jsonargparse found.
+        message: of jsonargparse.
     """
     if _OURS.search(message):
         return message
@@ -98,7 +98,7 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
 
 
 def _below(wrong: _Wrong, place: Place | None) -> str:
-    """Return what was found inside a class, with its key as it is from outside."""
+    """Return a complaint about a class's argument, with its key as seen from outside."""
     found = _INNER.search(wrong.text)
     assert found is not None
     prefix = ".".join(wrong.steps)
@@ -108,7 +108,7 @@ def _below(wrong: _Wrong, place: Place | None) -> str:
 
 
 def told_inside(message: str, places: ConfigPlaces) -> str:
-    """Return lt's own error with its places out of what jsonargparse makes of it; empty where there is none."""
+    """Return lt's own error inside jsonargparse's message, with its places; empty if there is none."""
     found = _OWN_ERROR.search(message)
     if found is None:
         return ""
@@ -209,7 +209,7 @@ def _reason(wrong: _Wrong) -> str:
 
 
 def _no_plugin(steps: Sequence[str], name: str) -> str:
-    """Say that an argument of the Trainer has no class and no plug-in of a name, where that is what is wrong."""
+    """Return the complaint that no class or plug-in has this name; empty if one has."""
     known = plugin_names(steps[-1].removeprefix("trainer.")) if steps else []
     if not known or not name.isidentifier() or name in known:
         return ""
@@ -217,7 +217,7 @@ def _no_plugin(steps: Sequence[str], name: str) -> str:
 
 
 def _no_class(class_path: str, text: str) -> str:
-    """Say which part of a dotted name is not there, and what is near it."""
+    """Return the missing part of a dotted name, with near names."""
     module, _, name = class_path.rpartition(".")
     try:
         members = [member for member, value in vars(importlib.import_module(module)).items() if isinstance(value, type)]
@@ -242,7 +242,7 @@ def _near_module(module: str) -> str:
 
 
 def _unknown(parser: argparse.ArgumentParser, wrong: _Wrong, place: Place | None) -> str:
-    """Say that there is no such argument, what is near it, and what there is."""
+    """Return the complaint about an unknown argument, with near names or all of them."""
     path = ".".join(wrong.steps)
     group, _, name = path.rpartition(".")
     choices = _arguments_of_class(wrong.owner) if wrong.owner else _arguments_of_parser(parser, group)
@@ -342,7 +342,7 @@ def subclasses(kind: type) -> list[type]:
 
 
 def _near_class(types: str, received: str) -> str:
-    """Return a hint to a class that may stand there and has a name near to what was received."""
+    """Return a hint to an allowed class with a name near ``received``."""
     near: set[str] = set()
     for path in re.findall(r"<class '([\w.]+)'>", types):
         module, _, name = path.rpartition(".")

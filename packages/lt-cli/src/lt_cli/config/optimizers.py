@@ -32,7 +32,7 @@ LRSchedulerCallable = Callable[[Optimizer], LRScheduler | ReduceLROnPlateau]
 """For a model's argument that makes a scheduler."""
 
 Arrange = Callable[..., Any]
-"""Turns (module, optimizer, scheduler or None) into what ``configure_optimizers`` returns."""
+"""Makes the return value of ``configure_optimizers`` of (module, optimizer, scheduler or None)."""
 
 
 def instantiate_class(args: Any, init: Mapping[str, Any]) -> Any:
@@ -50,7 +50,7 @@ def instantiate_class(args: Any, init: Mapping[str, Any]) -> Any:
 def arrange_optimizers(
     lightning_module: LightningModule, optimizer: Optimizer, lr_scheduler: LRScheduler | ReduceLROnPlateau | None = None
 ) -> Any:
-    """Return what ``configure_optimizers`` returns for one optimizer and perhaps a scheduler."""
+    """Return the value of ``configure_optimizers`` for an optimizer and an optional scheduler."""
     if lr_scheduler is None:
         return optimizer
     if isinstance(lr_scheduler, ReduceLROnPlateau):
@@ -66,7 +66,7 @@ class ConfiguredOptimizers:
         module: the model.
         optimizer: description of the optimizer, with ``class_path`` and ``init_args``.
         lr_scheduler: description of the scheduler, or None.
-        arrange: what brings both into the form that the Trainer reads.
+        arrange: brings both into the form that the Trainer reads.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ def give_optimizers(
     """Give ``module`` a ``configure_optimizers`` where the configuration names an optimizer that nothing is linked to.
 
     Args:
-        parser: what knows the optimizer arguments.
+        parser: with the optimizer arguments.
         config: the parsed configuration of its subcommand.
         module: the model.
         arrange: see :class:`ConfiguredOptimizers`.
@@ -122,7 +122,7 @@ def give_optimizers(
 def _chosen(
     known: Mapping[str, tuple[type | tuple[type, ...], str]], config: Mapping[str, Any], kind: str
 ) -> dict[str, Any] | None:
-    """Return the description of what the configuration chose among the arguments of one kind, or None."""
+    """Return the description chosen by the configuration among the arguments of one kind, or None."""
     automatic = [key for key, (_, link_to) in known.items() if link_to == "AUTOMATIC"]
     if len(automatic) > 1:
         raise ConfigError(

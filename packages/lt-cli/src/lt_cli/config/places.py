@@ -13,7 +13,7 @@ from lt_core.terminal import short_path
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _DEEPEST = 8  # files that name files
-_MOST = 100_000  # values, with each alias counted as what it stands for
+_MOST = 100_000  # values, with each alias counted as its values
 TOO_MUCH = f"aliases (*name) stand for more than {_MOST:,} values"
 
 
@@ -23,7 +23,7 @@ class Place(NamedTuple):
     Attributes:
         where: ``run.yaml:12``, ``command line``, or the name of an environment variable.
         key: the key as it stands there, with dots.
-        value: what was written there as text; empty for a nest of values.
+        value: the text there; empty for a nest of values.
     """
 
     where: str
@@ -53,7 +53,7 @@ class ConfigPlaces:
         Args:
             steps: its parts from the outside in, each perhaps with dots; between two of them other keys may stand
                 (``"model", "lr"`` finds ``model.init_args.lr``).
-            value: what was written there; a place with this text comes before others.
+            value: the text there; a place with it comes before others.
         """
         wanted = [part for step in steps for part in step.split(".")]
         found = [place for place in self._all() if _holds(place.key.split("."), wanted)]
@@ -67,7 +67,7 @@ class ConfigPlaces:
         return any(_holds(path[:end], wanted) for path in paths for end in range(1, len(path) + 1))
 
     def _all(self) -> Iterator[Place]:
-        """Yield every key that was written, those that count most first."""
+        """Yield every written key, in order of precedence."""
         for word, following in reversed(list(zip(self.words, [*self.words[1:], ""], strict=False))):
             name, equals, value = word.partition("=")
             if word.startswith("--"):
@@ -91,7 +91,7 @@ def is_readable(file: str) -> bool:
 
 
 def config_files(words: Sequence[str]) -> list[str]:
-    """Return the files that ``--config`` and ``-c`` name in a command line, in order; those that are there."""
+    """Return the existing files that ``--config`` and ``-c`` name in a command line, in order."""
     found = []
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""Short names: ``--trainer.callbacks+=EarlyStopping`` and ``class_path: early_stopping`` find what a package provides.
+"""Short names: ``--trainer.callbacks+=EarlyStopping`` and ``class_path: early_stopping`` find a package's class.
 
 jsonargparse finds a class by its bare name only once it is imported. Packages are imported here when a command line or
 one of its files has such a name, and not otherwise. Where a plug-in is given arguments, its plug-in name is replaced
@@ -78,7 +78,7 @@ def spell_out_plugins(words: Sequence[str]) -> list[str]:
 
 
 def plugin_names(argument: str) -> list[str]:
-    """Return what may be written for an argument of the Trainer without a dot: names of plug-ins and of classes."""
+    """Return the names without a dot that an argument of the Trainer takes: plug-ins and classes."""
     mine = [plugin for plugin in installed_plugins() if plugin.group in OF_ARGUMENT.get(argument, ())]
     return sorted({name for plugin in mine for name in (plugin.name, _class_name(plugin))})
 
@@ -123,7 +123,7 @@ def _class_path(argument: str, name: str) -> str | None:
 
 
 def _shortest_path(module: str, name: str) -> str:
-    """Return the path by which users import what ``module`` defines: from the outermost package that has it."""
+    """Return the path from which users import a name of ``module``: the outermost package that has it."""
     made = getattr(import_module(module), name, None)
     parts = module.split(".")
     packages = (".".join(parts[:count]) for count in range(1, len(parts)))

@@ -21,7 +21,7 @@ class SaveConfigCallback(Callback):
     A file that is there already and says something else is kept: the new one is ``config-1.yaml``.
 
     Args:
-        parser: what parsed the configuration.
+        parser: of the configuration.
         config: the configuration.
         config_filename: the file's name.
         overwrite: replace a file that is there already.

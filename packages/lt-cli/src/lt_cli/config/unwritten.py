@@ -59,7 +59,7 @@ class ChecksHyperparameters(Callback):
         """Compare, before anything is loaded.
 
         Raises:
-            ConfigError: naming what differs, and what to write.
+            ConfigError: with the differing arguments and the remedy.
         """
         saved = plain_hparams(checkpoint.get("hyper_parameters") or {})
         mine = plain_hparams(pl_module.hparams)

@@ -1,6 +1,6 @@
 """The arguments of the training commands, read from the source of the Trainer: importing it takes seconds.
 
-What runs a command is the parser of :mod:`lt_cli.training`, made from the same signatures; a test compares the two.
+Commands are run by the parser of :mod:`lt_cli.training`, made from the same signatures; a test compares the two.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CHOSEN = (
 
 
 def outline(command: str) -> tuple[str, list[Row]] | None:
-    """Return what a training command is for, and its arguments; None where the Trainer's source cannot be read.
+    """Return a training command's purpose and arguments; None if the Trainer's source cannot be read.
 
     Args:
         command: one of :data:`TRAINING`.

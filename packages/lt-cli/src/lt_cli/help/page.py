@@ -1,4 +1,4 @@
-"""A page of help: what people set on one screen, everything on request. Imports neither torch nor jsonargparse."""
+"""A page of help: common arguments on one screen, all on request. Imports neither torch nor jsonargparse."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Row(NamedTuple):
 
     Attributes:
         flag: how it is written: ``--trainer.max_epochs``.
-        type: what it takes; empty for a flag without a value.
-        doc: what it is for.
+        type: of its value; empty for a flag.
+        doc: its purpose.
         group: the heading under which it stands.
         common: whether it is on the first page.
         choices: values that a shell completes; ``"FILE"`` alone stands for files.
@@ -57,7 +57,7 @@ def page(usage: str, summary: str, rows: Iterable[Row], footer: Sequence[str] = 
 
     Args:
         usage: the line behind ``usage:``; none where it is empty.
-        summary: what the command does.
+        summary: of the command.
         rows: its arguments, in the order of their groups.
         footer: lines below.
         everything: all rows, with their types; otherwise the common ones.
@@ -95,7 +95,7 @@ def _alternatives(match: re.Match[str]) -> str:
 
 
 def _lines(row: Row, width: int, indent: int, everything: bool) -> list[str]:
-    """Return the lines of one argument: its name, and what it is for in the column beside it."""
+    """Return the lines of one argument: its name, and its purpose in the column beside it."""
     doc, head = plain(row.doc).removesuffix("."), f"  {row.flag}"
     if not everything:
         return [f"{head:{indent}}{textwrap.shorten(doc, width - indent, placeholder='...')}".rstrip()]

@@ -1,1 +1,1 @@
-"""What finished runs left: their metrics."""
+"""Metrics of finished runs."""

@@ -50,7 +50,7 @@ def read_events(path: Path, most: int) -> Iterator[Scalar | Restart]:
 
     Args:
         path: the file.
-        most: bytes to read; what is behind them is left out.
+        most: bytes to read; the rest is left out.
 
     Raises:
         ValueError: for a file that is damaged.

@@ -40,10 +40,10 @@ class RunMetrics:
     """The curves of one run.
 
     Attributes:
-        name: what to call it.
+        name: of the run.
         path: its folder, or the file that was named.
         curves: for each metric the points (step, value), in order of steps.
-        left_out: what files hold beside that, and was too much.
+        left_out: notes on parts that were too much to read.
     """
 
     name: str
@@ -122,7 +122,7 @@ class _Values:
         self._too_many = False
 
     def add(self, step: float, row: Mapping[str, float] | None) -> None:
-        """Add a row; None takes away what stands at ``step`` and behind it."""
+        """Add a row; None removes the values from ``step`` on."""
         if row is None:
             for name, points in self.by_name.items():
                 self.by_name[name] = {at: value for at, value in points.items() if at < step}
@@ -260,7 +260,7 @@ def _place(step: float, marks: Points) -> float:
 
 
 def _lt() -> str:
-    """Return what the user types for ``lt``: a script that ``uv run`` started has it on its path, the shell has not."""
+    """Return the command for ``lt``: a script that ``uv run`` started has it on its path, the shell has not."""
     if "UV_RUN_RECURSION_DEPTH" in os.environ:
         return "uv run lt"
     return "lt" if shutil.which("lt") else f"{shlex.quote(sys.executable)} -m lt_cli.main"

@@ -1,1 +1,1 @@
-"""The TensorBoard logger, and what writes its files; TensorBoard itself is imported for ``experiment`` alone."""
+"""The TensorBoard logger and its files; TensorBoard itself is imported at the first write."""

@@ -34,7 +34,7 @@ def framed(event: Any) -> bytes:
 
 
 def session_start(wall_time: float, step: int) -> bytes:
-    """Return the record that hides what earlier files of the run hold at ``step`` and after it."""
+    """Return the record that hides the values of the run's earlier files from ``step`` on."""
     return framed(Event(wall_time=wall_time, step=step, session_log=SessionLog(status=SessionLog.START)))
 
 
@@ -137,7 +137,7 @@ def _markdown(content: str) -> dict[str, Any]:
 
 
 def _utf8(text: str) -> str:
-    """Return ``text`` with a question mark in place of what cannot be UTF-8, which protobuf refuses."""
+    """Return ``text`` with question marks for characters that are not UTF-8, which protobuf refuses."""
     return text.encode("utf-8", "replace").decode()
 
 

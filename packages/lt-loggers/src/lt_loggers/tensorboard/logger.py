@@ -50,8 +50,8 @@ class TensorBoardLogger(FolderLogger):
         prefix: put before each metric's name, with a ``-`` between.
         sub_dir: folder below the run's own for these files.
         comment: without effect, as in ``SummaryWriter`` with a folder.
-        purge_step: hide what earlier event files of this folder hold at this step and after it.
-        max_queue: steps (or rows) between writes; what a killed process can lose.
+        purge_step: hide the values of this folder's earlier event files from this step on.
+        max_queue: steps (or rows) between writes, which a killed process can lose.
         flush_secs: seconds between writes, when the steps are slow.
         filename_suffix: end of the event file's name.
 
@@ -151,7 +151,7 @@ class TensorBoardLogger(FolderLogger):
             self.save()
 
     def finalize(self, status: str) -> None:
-        """Write what is left, and how the run ended."""
+        """Write the rest, and the run's status."""
         self.save()
         if self._hparams_shown and not process_rank():
             from lt_loggers.tensorboard import events
@@ -183,7 +183,7 @@ class TensorBoardLogger(FolderLogger):
         del self._events[: len(waiting)]
 
     def _opened(self) -> LogFile:
-        """Return this run's event file, cut to what a checkpoint recorded."""
+        """Return this run's event file, cut to the size in the checkpoint."""
         resumed = self._resumed.get("events")
         if resumed is not None:
             self._file = self._continued(resumed["name"], resumed["size"])

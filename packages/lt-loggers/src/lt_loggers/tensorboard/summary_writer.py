@@ -11,7 +11,7 @@ from lt_loggers.tensorboard.events import framed
 
 
 class _Events:
-    """What ``FileWriter`` expects of TensorBoard's EventFileWriter."""
+    """The part of TensorBoard's EventFileWriter that ``FileWriter`` calls."""
 
     def __init__(self, log_dir: str, add: Callable[[bytes], None], flush: Callable[[], None]) -> None:
         self._log_dir, self._add = log_dir, add

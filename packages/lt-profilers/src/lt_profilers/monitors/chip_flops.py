@@ -43,7 +43,7 @@ def available_flops(device: torch.device, precision: str) -> float | None:
 
     Args:
         device: a CUDA device; others are not known.
-        precision: what was given to the Trainer: ``"32-true"``, ``"bf16-mixed"``...
+        precision: of the Trainer: ``"32-true"``, ``"bf16-mixed"``...
     """
     if device.type != "cuda":
         return None
@@ -71,9 +71,9 @@ def measure_flops(
         flops = measure_flops(model, lambda: model(x), lambda out: out.sum())
 
     Args:
-        model: what is measured.
+        model: to measure.
         forward_fn: runs the model.
-        loss_fn: makes a scalar of what ``forward_fn`` returned.
+        loss_fn: makes a scalar of the output of ``forward_fn``.
         display: print a table by layer.
     """
     with FlopCounterMode(display=display) as counter:

@@ -1,4 +1,4 @@
-"""Records what allocates GPU memory, for torch's memory viewer."""
+"""Records GPU memory allocations, for torch's memory viewer."""
 
 from __future__ import annotations
 

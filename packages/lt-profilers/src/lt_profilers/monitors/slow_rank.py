@@ -1,4 +1,4 @@
-"""Which rank keeps the others waiting, and with what."""
+"""Finds the rank that the others wait for, and its slow part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["RankTimes", "SlowRankMonitor"]
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """What a rank did by itself in a typical batch, up to its backward, in which the ranks wait for each other.
+    """A rank's own work in a typical batch, up to its backward, in which the ranks wait for each other.
 
     Attributes:
         rank: its number.
@@ -44,7 +44,7 @@ class RankTimes:
 class SlowRankMonitor(Callback):
     """Names the rank that keeps the others waiting, and whether by its loader or its forward.
 
-    All ranks take as long for a step as the slowest of them. So each measures what it does alone: the time from a
+    All ranks take as long for a step as the slowest of them. So each measures its own work: the time from a
     batch's end to the next backward. Every ``every_n_batches`` training batches the ranks exchange their medians, and
     rank 0 prints a line where one of them takes ``ratio`` times as long as the ranks do at the median.
 

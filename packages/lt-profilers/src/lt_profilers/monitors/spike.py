@@ -24,7 +24,7 @@ class TrainingSpikeException(LtError, RuntimeError):  # noqa: N818  (Lightning's
     """The loss jumped.
 
     Args:
-        message: what happened.
+        message: for the user.
         batch_idx: the batch at which it did.
     """
 

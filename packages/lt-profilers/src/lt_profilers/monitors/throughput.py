@@ -52,7 +52,7 @@ class ThroughputMonitor(Callback):
 
     Names, after the stage (``train/``): ``time`` (seconds), ``batches``, ``samples``, ``lengths`` so far;
     ``device/batches_per_sec``, ``device/samples_per_sec``, ``device/items_per_sec`` (tokens), ``device/flops_per_sec``
-    and ``device/mfu`` (share of what the chip can do at best) lately; without ``device/`` the same for all ranks. The
+    and ``device/mfu`` (share of the chip's peak) lately; without ``device/`` the same for all ranks. The
     device is waited for only where something is logged; validation does not count as training time. Rows of an
     evaluation stand at the number of its batch, over all validations of the fit, as its step values do.
 
@@ -64,7 +64,7 @@ class ThroughputMonitor(Callback):
         length_fn: returns the items (tokens) of a batch; None for none.
         window_size: batches over which rates are taken.
         available_flops: operations a second of the chip; None: from a table of known chips.
-        separator: what stands between the parts of a name.
+        separator: between the parts of a name.
         measure_flops: count the operations of the first batch where the module does not give their number.
 
     Raises:
@@ -106,7 +106,7 @@ class ThroughputMonitor(Callback):
         self._evaluated = EvaluationAxis()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Check that there is a logger, and find out what the chip can do."""
+        """Check that there is a logger, and look up the chip's peak."""
         require_logger("ThroughputMonitor", trainer)
         self._evaluated.begin()
         if self.available_flops == self._found_flops:  # not the user's
@@ -223,6 +223,6 @@ class ThroughputMonitor(Callback):
 
 
 def _wait_for(device: torch.device) -> None:
-    """Let the device finish, so that the clock shows what was done and not what was asked for."""
+    """Let the device finish, so that the clock shows finished work and not queued work."""
     if device.type in ("cuda", "mps", "xpu"):
         torch.accelerator.synchronize(device)
