@@ -162,6 +162,7 @@ class Objects:
         silent = {"verbose": False} if name in ("validate", "test") else {}
         getattr(self.trainer, name)(self.module, **loaders, **silent)
         callback = {} if self.callback is None else self.callback.state_dict()
+        file = Path(self.trainer.log_dir or "", "metrics.csv")
         return {
             "weights": self.module.state_dict(),
             "modes": [part.training for part in self.module.modules()],
@@ -169,6 +170,7 @@ class Objects:
             "metrics": dict(self.trainer.callback_metrics),
             "logged": dict(self.trainer.logged_metrics),
             "rows": getattr(self.logger, "got", None),
+            "file": file.read_text() if name == "fit" and file.exists() else "",
             "place": (self.trainer.current_epoch, self.trainer.global_step, self.trainer.batch_idx),
             "why": self.trainer.stop_reason,
             "callback": _without_times(callback),
@@ -275,7 +277,10 @@ def second_use(kind, use, tmp_path):
     names = {"trainer": ("trainer", "logger", "callback")}.get(kind, ("callback" if kind in CALLBACKS else kind,))
     second = Objects(tmp_path / "second", **{name: getattr(first, name) for name in names})
     second.logger.got = []
-    return second.run(), fresh.run()
+    both = second.run(), fresh.run()
+    if use in ("validate", "test") and kind in ("trainer", "logger"):  # the file begins with the evaluation's rows
+        assert both[0].pop("file") != both[1].pop("file")
+    return both
 
 
 @pytest.mark.parametrize("use", USES)

@@ -27,6 +27,10 @@ class TestStdoutLogger(LoggerKit):
         lines = [json.loads(line) for line in self.capsys.readouterr().out.splitlines()]
         return [line for line in lines if "hparams" not in line]
 
+    @pytest.mark.xfail(reason="what was printed stays printed")
+    def test_one_that_begins_anew_is_as_a_new_one(self, tmp_path):
+        super().test_one_that_begins_anew_is_as_a_new_one(tmp_path)
+
 
 class TestMemoryLogger(LoggerKit):
     def make_logger(self, save_dir):
@@ -73,6 +77,10 @@ class TestOpenTelemetryLogger(LoggerKit):
 
     def read_rows(self, logger):
         return logger.experiment.rows()
+
+    @pytest.mark.xfail(reason="the exporter here holds the rows of both runs")
+    def test_one_that_begins_anew_is_as_a_new_one(self, tmp_path):
+        super().test_one_that_begins_anew_is_as_a_new_one(tmp_path)
 
 
 def test_a_printed_line_has_its_time_where_asked_for_and_is_valid_json(capsys):

@@ -28,6 +28,7 @@ class Logger(Interface):
     """
 
     takes_tensors: bool = False
+    _fitted_in: str | None = ""  # the name of the last fit's run; None as long as one goes on
 
     @property
     def name(self) -> str | None:
@@ -77,6 +78,11 @@ class Logger(Interface):
 
     def use_version(self, version: int | str) -> None:
         """Take over the version that rank 0 chose, or that a checkpoint recorded when a run resumes."""
+
+    def begin_anew(self) -> None:
+        """Leave the run of the last fit to itself, on all ranks: a fit begins that does not continue it, and claims a
+        version next. One that the user gave stays. Evaluations go on in the run of the fit before.
+        """
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Record numbers at ``step`` (optimizer steps, or the axis that the user chose).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lt_core.errors import ConfigTypeError
+from lt_core.errors import ConfigTypeError, recording
 from lt_core.logger import Logger
 from lt_core.rank import process_rank
 from lt_loggers.params import as_dict
@@ -29,6 +29,13 @@ class BufferedLogger(Logger):
             raise ConfigTypeError(f"{type(self).__name__}: {expected}; received {flush_every!r:.60}.", code="LT179")
         self._rows = Rows(prefix, flush_every, flush_secs, self._rename)
         self.hparams: dict[str, Any] = {}
+
+    def begin_anew(self) -> None:
+        with recording(f"Rows of {type(self).__name__} from before this fit"):
+            self.save()
+        self._rows.drop()
+        self._rows.last_step = -1
+        self.hparams = {}
 
     def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
         """Keep one row; written when ``flush_every`` steps or ``flush_secs`` have passed, and by :meth:`save`.

@@ -70,6 +70,7 @@ class CometLogger(TrackerLogger):
         self._start = {"api_key": api_key, "workspace": workspace, "mode": mode, "online": online}
         self._project, self._key, self._metric_prefix, self._settings = project, experiment_key, prefix, kwargs
         self._experiment: Any = None
+        self._given = experiment_key
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
@@ -101,6 +102,11 @@ class CometLogger(TrackerLogger):
         if self._key is None and not process_rank():
             self._key = os.environ.get("COMET_EXPERIMENT_KEY") or uuid.uuid4().hex
         return self._key
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        if self._given is None:
+            self._key = self._experiment = None
 
     def use_version(self, version: int | str) -> None:
         self._key = str(version)

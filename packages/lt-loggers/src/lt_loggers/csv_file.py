@@ -66,8 +66,8 @@ class CSVLogger(LineLogger):
         return ExperimentWriter(self.log_dir, self)
 
     def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
-        if file.header is not None and file.header != self._header:  # taken over from disk
-            self._take_columns(next(csv.reader([file.header])))
+        if (file.header or "") != self._header:  # of another file, or taken over from disk
+            self._take_columns(next(csv.reader([file.header or ""])))
         columns = dict.fromkeys([*(self._columns or ["step"]), *(name for _, _, row in rows for name in row)])
         if len(columns) > len(self._columns):
             self._take_columns(list(columns))

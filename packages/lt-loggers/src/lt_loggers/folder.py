@@ -32,7 +32,8 @@ class FolderLogger(BufferedLogger):
         save_dir: folder of all experiments; a URL that fsspec knows (``s3://bucket/logs``) gets copies of what is
             written to a local folder, with each write.
         name: of the experiment, the folder below; may be empty.
-        version: of the run: a number N for the folder ``version_N``, or the folder's name. None takes the next number.
+        version: of the run: a number N for the folder ``version_N``, or the folder's name; it is that of each fit with
+            this logger. None takes the next number, for each fit that continues none.
         sub_dir: folder below that one for this logger's files.
         prefix: put before each metric's name, with a ``-`` between.
         flush_every: steps between writes.
@@ -128,6 +129,11 @@ class FolderLogger(BufferedLogger):
                     self._claimed = folder
                     sync_directory(folder.parent)
         return self.version
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self._version = self._version if self._explicit else None
+        self._claimed, self._hparams_done, self._resumed = None, False, {}
 
     def _cannot_be_made(self, error: OSError) -> ConfigError:
         return ConfigError(

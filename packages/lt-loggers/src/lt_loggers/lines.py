@@ -120,6 +120,10 @@ class LineLogger(FolderLogger):
     _lines: LineFile | None = None
     _is_open = False
 
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self._lines = None
+
     @property
     def experiment(self) -> Any:
         """The file of rows: its ``path``, and the number of ``rows`` written."""

@@ -48,6 +48,10 @@ class MemoryLogger(BufferedLogger):
         names = dict.fromkeys(["step", *(name for row in rows for name in row)])
         return {name: [row.get(name) for row in rows] for name in names}
 
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self._kept = []
+
     def state_dict(self) -> dict[str, Any]:
         return {"rows": list(self._kept)}
 

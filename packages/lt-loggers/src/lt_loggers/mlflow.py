@@ -76,6 +76,7 @@ class MLFlowLogger(TrackerLogger):
         self._resumed_at: float | None = None
         self._there: dict[str, set[tuple[int, str]]] = {}
         self._client: MlflowClient | None = None
+        self._given = run_id
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
@@ -124,6 +125,12 @@ class MLFlowLogger(TrackerLogger):
     def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
         """Open the run: MLflow chooses its id."""
         return self.run_id
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        if self._given is None:
+            self._run_id = self._experiment_id = self._client = None
+            self._keys, self._resumed_at, self._there = set(), None, {}
 
     def use_version(self, version: int | str) -> None:
         self._run_id = str(version)

@@ -55,6 +55,7 @@ class OpenTelemetryLogger(TrackerLogger):
             _exporter_class()  # before the first step, not at the first row
         super().__init__(prefix, log_model=False, flush_every=flush_logs_every_n_steps, flush_secs=flush_secs)
         self._exporter, self._service, self._version = exporter, service, version
+        self._given = version
         self._makes_exporter = exporter is None
         self._shown: dict[str, str] = {}
         self._last = 0
@@ -80,6 +81,10 @@ class OpenTelemetryLogger(TrackerLogger):
         if self._version is None and not process_rank():
             self._version = uuid.uuid4().hex
         return self._version
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self._version = self._given
 
     def use_version(self, version: int | str) -> None:
         self._version = str(version)

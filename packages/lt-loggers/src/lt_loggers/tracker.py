@@ -34,6 +34,10 @@ class TrackerLogger(BufferedLogger):
         self._uploads = Uploads(log_model)
         self._hparams_due = False
 
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self._hparams_due, self._uploads = False, Uploads(self._uploads.log_model)
+
     def save(self) -> None:
         """Send all rows, unless a try failed a short while ago."""
         if not self._rows.is_waiting:

@@ -50,6 +50,7 @@ class TrackioLogger(TrackerLogger):
         self._init = {"embed": False, "auto_log_cpu": False, "auto_log_gpu": False, **kwargs}
         self._config: dict[str, Any] = {}
         self._run: Any = None
+        self._given = run_name
 
     @property
     def name(self) -> str:
@@ -78,6 +79,11 @@ class TrackioLogger(TrackerLogger):
         if self._run_name is None and not process_rank():
             self._run_name = f"run-{secrets.token_hex(4)}"
         return self._run_name
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self._finish()
+        self._run_name, self._config = self._given, {}
 
     def use_version(self, version: int | str) -> None:
         self._run_name = str(version)

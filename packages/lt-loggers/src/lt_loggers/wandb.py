@@ -93,6 +93,7 @@ class WandbLogger(TrackerLogger):
         self._id: str | None = version or id or str(kwargs.get("resume_from") or "").partition("?")[0] or None
         self._checkpoint_name, self._add_file_policy = checkpoint_name, add_file_policy
         self._experiment: Any = experiment
+        self._given, self._opened = self._id or experiment, False
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
@@ -127,6 +128,14 @@ class WandbLogger(TrackerLogger):
             self._id = running.id if running is not None else os.environ.get("WANDB_RUN_ID") or drawn
         return self.version
 
+    def begin_anew(self) -> None:
+        """Finish the run and open another one next; one that the user opened or named goes on."""
+        super().begin_anew()
+        if self._given is None:
+            if self._opened:
+                self._experiment.finish()
+            self._id, self._experiment, self._opened = None, None, False
+
     def use_version(self, version: int | str) -> None:
         self._id = str(version)
 
@@ -156,6 +165,7 @@ class WandbLogger(TrackerLogger):
         else:
             run.define_metric(_AXIS)
             run.define_metric("*", step_metric=_AXIS, step_sync=True)
+        self._opened = True
         return run
 
     # ---- logging -----------------------------------------------------------------------------------------------------

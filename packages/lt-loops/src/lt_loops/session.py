@@ -102,6 +102,7 @@ class Session:
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.log.each(lambda logger: logger.save())
         run.log.each(lambda logger: logger.finalize(outcome))
+        run.log.end_fit(run.origin.header.run)
         self._try(run.data.close)
         for feed in run.evaluation.open_feeds():
             self._try(feed.close)

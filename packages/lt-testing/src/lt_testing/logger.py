@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 import torch
 
 from lt_core.files.plain_data import is_plain
+from lt_core.interface import is_overridden
 from lt_core.logger import Logger
 from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 from lt_testing.kit import Kit
@@ -155,6 +156,23 @@ class LoggerKit(Kit):
         if first.claim_version() is not None:
             assert first.version != second.claim_version()
             assert first.log_dir is None or first.log_dir != second.log_dir
+
+    def test_one_that_begins_anew_is_as_a_new_one(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        if not is_overridden(logger, "begin_anew", Logger):
+            self.skip("begin_anew is not defined: rows of all fits are in one run")
+        logger.log_hyperparams({"first": 1})
+        logger.log_metrics({"a": 1.0}, 5)
+        logger.finalize("success")
+        before = logger.claim_version(), logger.log_dir
+        logger.log_metrics({"b": 2.0})  # between the fits: it is the first one's
+        logger.begin_anew()
+        if logger.claim_version() is not None:
+            assert logger.version != before[0]
+            assert logger.log_dir is None or logger.log_dir != before[1]
+        logger.log_metrics({"c": 3.0})
+        logger.finalize("success")
+        self._check(logger, [{"step": 0, "c": 3.0}])
 
     def test_another_rank_takes_over_version_and_folder(self, tmp_path: Path) -> None:
         first, second = self.make_logger(tmp_path), self.make_logger(tmp_path)

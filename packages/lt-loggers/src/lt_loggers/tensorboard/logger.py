@@ -94,6 +94,11 @@ class TensorBoardLogger(FolderLogger):
         self._hparams_due = self._hparams_shown = False
         self._experiment: SummaryWriter | None = None
 
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self._file = self._experiment = None
+        self._hparams_due = self._hparams_shown = False
+
     @property
     def experiment(self) -> SummaryWriter:
         """A ``torch.utils.tensorboard.SummaryWriter`` whose events go to this logger's file."""

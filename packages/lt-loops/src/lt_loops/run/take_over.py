@@ -31,6 +31,8 @@ def take_over(run: Run, result: RunResult) -> None:
     run.open_log()  # it never began here, so it has none yet
     for logger, state in zip(run.loggers, result.loggers, strict=False):
         run.log.guarded(logger, partial(logger.load_state_dict, state))
+        if run.stage == "fit":
+            logger._fitted_in = run.origin.header.run
 
 
 def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:
