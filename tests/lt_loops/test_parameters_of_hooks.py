@@ -1,5 +1,7 @@
 """What hooks and steps get that name their parameters otherwise: by name first, then by place."""
 
+from itertools import permutations
+
 import pytest
 import torch
 from tests.lt_loops.conftest import Net, make_loader
@@ -35,9 +37,31 @@ FREE = [row for row in TABLE if row[1] not in ("validation_step", "optimizer_ste
 """The others need their last argument: several loaders, the closure."""
 
 
+MANY = [(owner, name) for owner, name in TABLE if len(HOOKS[name]) > 1 and name != "optimizer_step"]
+IN_ORDER = [
+    (owner, name, order)
+    for owner, name in MANY
+    for count in range(1, len(HOOKS[name]) + 1)
+    for order in permutations(HOOKS[name], count)
+    if name not in ("training_step", "validation_step") or "batch" in order
+    if name != "validation_step" or "dataloader_idx" in order
+    if "transfer" not in name or "batch" in order
+]
+
+
 def written(name: str, first: tuple[str, ...], last: str, got: list[object]):
     """Return a hook with the last parameter written as ``last``; what it gets there is put into ``got``."""
     *before, _ = HOOKS[name]
+    if last.startswith("only "):  # these, in this order
+        parameters, before = last.removeprefix("only "), HOOKS[name]
+        space = {"__name__": __name__, "got": got, "act": ACTS.get(name, lambda self, *_: None)}
+        given = ", ".join(n if n in parameters.split(", ") else "None" for n in before)
+        exec(
+            f"def {name}({', '.join(('self', *first, parameters))}):\n"
+            f"    got.extend(({parameters},))\n    return act(self, {given})",
+            space,
+        )
+        return space[name]
     parameter = last.split("=", maxsplit=1)[0].removeprefix("*, ")
     space = {"__name__": __name__, "got": got, "act": ACTS.get(name, lambda self, *_: None)}
     arguments = ", ".join((*before, parameter))
@@ -114,6 +138,36 @@ def test_after_a_star_a_default_stays_in_silence(owner, name):
 def test_a_lenient_trainer_fills_all_by_place(default, owner, name, monkeypatch):
     monkeypatch.setattr(Trainer, "lenient", True)
     assert received(owner, name, f"other={default}") == received(owner, name, HOOKS[name][-1])
+
+
+@pytest.mark.parametrize(("owner", "name", "order"), IN_ORDER)
+def test_parameters_get_what_they_name_in_any_order(owner, name, order):
+    got, count = received(owner, name, f"only {', '.join(order)}"), len(order)
+    calls = [dict(zip(order, got[i : i + count], strict=True)) for i in range(0, len(got), count)]
+    whole = received(owner, name, f"only {', '.join(HOOKS[name])}")
+    every = len(HOOKS[name])
+    wanted = [dict(zip(HOOKS[name], whole[i : i + every], strict=True)) for i in range(0, len(whole), every)]
+    assert calls
+    assert calls == [{parameter: call[parameter] for parameter in order} for call in wanted]
+
+
+@pytest.mark.parametrize("parameters", ["batch_idx, batch", "idx, batch", "data, batch", "x, i"])
+def test_a_lenient_step_and_one_of_other_names_go_by_place(parameters, trainer, monkeypatch):
+    monkeypatch.setattr(Trainer, "lenient", parameters == "batch_idx, batch")
+    first, second = parameters.split(", ")
+    space = {"__name__": __name__, "got": []}
+    exec(f"def training_step(self, {parameters}):\n    got.append({second})\n    return self.loss({first})", space)
+    trainer(max_epochs=1).fit(type("Own", (Net,), {"training_step": space["training_step"]})(), make_loader(8))
+    assert space["got"] == list(range(len(make_loader(8))))
+
+
+def test_a_closure_has_torch_s_name_too(trainer):
+    class Own(Net):
+        def optimizer_step(self, optimizer, closure):
+            optimizer.step(closure)
+
+    trainer(max_epochs=1).fit(module := Own(), make_loader(8))
+    assert module.trainer.global_step == len(make_loader(8))
 
 
 @pytest.mark.parametrize("default", ["None", "7", "0.5"])

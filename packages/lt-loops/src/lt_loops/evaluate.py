@@ -28,7 +28,7 @@ from lt_loops.session import Session
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.setup.hook_check import check_takes_index
-from lt_loops.setup.signatures import OFFERED, count_arguments
+from lt_loops.setup.signatures import OFFERED, fitted
 from lt_loops.step.groups import batch_done_of
 
 
@@ -201,8 +201,9 @@ def read(
         opened = None
     method = f"{word}_step"
     step, taken = eval_step(run.job, run.strategy.bind(run.model, method), method, several)
-    starts = [(hook, _taken(hook, several)) for hook in run.hooks[f"on_{word}_batch_start"]]
-    ends = [(hook, _taken(hook, several, "outputs")) for hook in run.hooks[f"on_{word}_batch_end"]]
+    # *args, which hands on to a parent's method, gets dataloader_idx only where there are several loaders
+    starts = [fitted(hook, hook, OFFERED, 2 + several) for hook in run.hooks[f"on_{word}_batch_start"]]
+    ends = [fitted(hook, hook, ("outputs", *OFFERED), 3 + several) for hook in run.hooks[f"on_{word}_batch_end"]]
     done = batch_done_of(run.strategy)
     logs_steps = run.log.active and run.phase != "sanity_check"
     if run.stage != "fit":
@@ -235,7 +236,7 @@ def read(
                     recorder.mute(False)
                 else:
                     for hook, count in ends:
-                        hook(output, *arguments[:count])
+                        hook(*(output, *arguments)[:count])
                 if done is not None:
                     done(group)
                 total += 1
@@ -247,16 +248,6 @@ def read(
                     return
 
 
-def _taken(function: Callable[..., Any], several: bool, *first: str) -> int:
-    """Return how many of ``batch, batch_idx, dataloader_idx`` a function takes after ``first``.
-
-    ``*args``, which hands on to a method of the parent's, and a parameter with a default get ``dataloader_idx`` only
-    where there are several loaders.
-    """
-    spread = len(first) + len(OFFERED[: 3 if several else 2])
-    return count_arguments(function, (*first, *OFFERED), spread) - len(first)
-
-
 def eval_step(job: Job, bound: Callable[..., Any], method: str, several: bool) -> tuple[Callable[..., Any], int]:
     """Return a step that the strategy has bound, and how many of ``batch, batch_idx, dataloader_idx`` it takes.
 
@@ -264,15 +255,13 @@ def eval_step(job: Job, bound: Callable[..., Any], method: str, several: bool) -
         HookError: for several loaders and a step without ``dataloader_idx``.
     """
     module, profiler = job.module, job.profiler
-    own = getattr(module, method)
-    taken = _taken(own, several)
     if several:
         check_takes_index(module, method)
     step = method_of(module, method, bound) or bound
     step = job.parts.eval_precision.wrap_step(step)
     if profiler is not None:
         step = profiler.wrap(method, step)
-    return step, taken
+    return fitted(getattr(module, method), step, OFFERED, 2 + several)
 
 
 @contextmanager

@@ -28,14 +28,15 @@ from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.setup.signatures import (
     CURRENT,
     OFFERED,
+    SYNONYMS,
     BoundHook,
     adapted,
     called,
     called_leniently,
-    count_arguments,
     described,
     former_parameters,
     plain_function,
+    taken_places,
     takes,
     unfit,
 )
@@ -154,7 +155,7 @@ def check_takes_index(module: LightningModule, method: str) -> None:
     Raises:
         HookError: which says how to write it.
     """
-    if is_overridden(module, method, LightningModule) and count_arguments(getattr(module, method), OFFERED) < 3:
+    if is_overridden(module, method, LightningModule) and 2 not in taken_places(getattr(module, method), OFFERED):
         raise HookError(
             f"There are several loaders, but {type(module).__name__}.{method} does not take dataloader_idx. Write "
             f"{method}(self, batch, batch_idx, dataloader_idx=0).",
@@ -183,9 +184,9 @@ def _check(function: Callable[..., Any], name: str, offered: Sequence[str]) -> N
     if former_parameters(function, offered) or (own is not function and not takes(own, (None, None), first=True)):
         raise unfit(function, name, offered)
     if name in _BY_COUNT:
-        count_arguments(function, offered, len(offered) - 1)  # without dataloader_idx, which one loader alone has not
+        taken_places(function, offered, len(offered) - 1)  # without dataloader_idx, which one loader alone has not
     elif name in CURRENT:
-        if matched(function, offered, lenient=called_leniently(function)) is None:
+        if matched(function, offered, synonyms=SYNONYMS, lenient=called_leniently(function)) is None:
             raise unfit(function, name, offered)
     elif not takes(function, offered):
         some = offered or isinstance(function, BoundHook)
@@ -216,7 +217,7 @@ def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedul
 def _check_training(module: LightningModule) -> None:
     """Look at what the plan of the loop adapts, which is made when the data is there and a validation has run."""
     if not any(f"parameter.{name}" in spoken() for name in former_parameters(module.training_step)):
-        count_arguments(module.training_step, OFFERED[:2])
+        taken_places(module.training_step, OFFERED[:2])
     for name in ("optimizer_step", "backward") if module.automatic_optimization else ():
         if is_overridden(module, name, LightningModule):
             adapted(getattr(module, name), name, optimizer=None)

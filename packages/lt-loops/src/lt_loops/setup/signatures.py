@@ -46,6 +46,9 @@ Trainer: a look at a signature takes 30 microseconds.
 OFFERED = ("batch", "batch_idx", "dataloader_idx")
 """What steps and hooks of an evaluation may take, or fewer of it."""
 
+SYNONYMS = {"closure": "optimizer_closure"}
+"""Names of torch's own for arguments of hooks."""
+
 BY_KEYWORD: Mapping[str, tuple[str, ...]] = {
     "setup": ("stage",),
     "teardown": ("stage",),
@@ -70,7 +73,8 @@ def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[.
     if plain is not None and use in _AS_IS.get(plain, ()):
         return function
     offered = CURRENT[name]
-    hook = None if former_parameters(function, offered) else matched(function, offered, lenient=lenient)
+    former = former_parameters(function, offered)
+    hook = None if former else matched(function, offered, synonyms=SYNONYMS, lenient=lenient)
     if hook is function and name in BY_KEYWORD:
         hook = _by_keyword(function, BY_KEYWORD[name])
     hook = hook or understood(function, name, offered, extra)
@@ -130,44 +134,69 @@ def former_parameters(function: Callable[..., Any], offered: Sequence[str] = ())
     return [name for name in required if name in PARAMETERS or f"parameter.{name}" in spoken()] if required else []
 
 
-def count_arguments(function: Callable[..., Any], offered: Sequence[str], spread: int | None = None) -> int:
-    """Return how many of the ``offered`` positional arguments ``function`` takes.
-
-    Required parameters are filled in the documented order whatever their names. An optional one counts where it has the
-    documented name, or another and a default as an index has it (:func:`lt_core.arguments.by_place`), so that
-    ``training_step(self, batch, scale=2.0)`` keeps its own default.
+def fitted(
+    function: Callable[..., Any], call: Callable[..., Any], offered: Sequence[str], spread: int | None = None
+) -> tuple[Callable[..., Any], int]:
+    """Return how to call ``function``, and with how many of the ``offered`` arguments by position.
 
     Args:
         function: a bound method.
+        call: what calls it; returned as it is, or in what puts the arguments in the order of the method's own.
         offered: names of the arguments that the loop has, in order: ``("batch", "batch_idx", "dataloader_idx")``.
         spread: how many of them ``*args`` and optional parameters get; by default all.
+    """
+    places = taken_places(function, offered, spread)
+    if places == list(range(len(places))):
+        return call, len(places)
+    return lambda *given: call(*[given[place] for place in places]), max(places) + 1
+
+
+def taken_places(function: Callable[..., Any], offered: Sequence[str], spread: int | None = None) -> list[int]:
+    """Return which of the ``offered`` arguments ``function`` takes, in its order.
+
+    They go by name where all required parameters have names of ``offered``, as :func:`lt_core.arguments.matched` has
+    it, else by place, as in a lenient run. An optional parameter of another name counts where its default is one that
+    an index has (:func:`lt_core.arguments.by_place`); so ``training_step(self, batch, scale=2.0)`` keeps its own.
 
     Raises:
         HookError: when required parameters cannot be filled; shows both signatures.
     """
+    spread = len(offered) if spread is None else spread
     try:
-        signature = inspect.signature(_unwrapped(function))
+        parameters = inspect.signature(_unwrapped(function)).parameters.values()
     except (TypeError, ValueError):
-        return len(offered)
-    taken, lenient = 0, called_leniently(function)
-    for parameter in signature.parameters.values():
+        return list(range(len(offered)))
+    lenient, names = called_leniently(function), {parameter.name for parameter in parameters}
+    needed = {p.name if p.kind is not p.VAR_POSITIONAL else "*" for p in parameters if p.default is p.empty}
+    needed -= {p.name for p in parameters if p.kind is p.VAR_KEYWORD}
+    by_name = not lenient and needed <= set(offered)
+    places: list[int] = []
+    for parameter in parameters:
+        required = parameter.default is parameter.empty
         if parameter.kind is parameter.VAR_POSITIONAL:
-            taken = max(taken, len(offered) if spread is None else spread)
-            break
+            return list(range(max(len(places), spread)))
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.KEYWORD_ONLY):
-            if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            if parameter.kind is parameter.KEYWORD_ONLY and required:
                 raise unfit(function, _name_of(function), offered)
             continue
-        if parameter.default is not parameter.empty:
-            left = offered[taken:spread]
-            free = parameter.name not in offered and not signature.parameters.keys() & left[:1]
-            named = parameter.name in left[:1]
-            if not left or not (named or by_place(function, parameter, offered, lenient=lenient, free=free)):
+        left = [n for n in range(len(offered)) if n not in places]
+        left.sort(key=lambda n: by_name and offered[n] in names)
+        if by_name and parameter.name in offered:
+            left = [offered.index(parameter.name)]
+        if not required:
+            if not left or left[0] >= spread:
                 break
-        taken += 1
-    if not 0 < taken <= len(offered):
+            free = parameter.name not in offered and offered[left[0]] not in names
+            if offered[left[0]] != parameter.name and not by_place(
+                function, parameter, offered, lenient=lenient, free=free
+            ):
+                break
+        if not left:
+            raise unfit(function, _name_of(function), offered)
+        places.append(left[0])
+    if not places:
         raise unfit(function, _name_of(function), offered)
-    return taken
+    return places
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:

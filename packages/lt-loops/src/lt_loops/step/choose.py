@@ -21,7 +21,7 @@ from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.setup.hook_check import check_manual
 from lt_loops.setup.optimizers import Optimization
-from lt_loops.setup.signatures import adapted, count_arguments
+from lt_loops.setup.signatures import adapted, fitted
 from lt_loops.state.plan import Plan, params_of, with_arguments
 from lt_loops.state.position import Position
 from lt_loops.step.groups import check_groups
@@ -103,13 +103,14 @@ def bind_step(
     ``bound`` is the method as the strategy calls it; ``more`` is what it takes beyond ``batch`` and ``batch_idx``.
     """
     module, options, profiler = job.module, job.compile_options, job.profiler
-    takes_index = count_arguments(module.training_step, ("batch", "batch_idx", *more)) >= 2
     step = job.parts.precision.wrap_step(method_of(module, "training_step", bound) or bound)
     if options is not None:
         from lt_loops.state.compile_report import compiled
 
         step = compiled(step, options, recorder)
-    return (step if profiler is None else profiler.wrap("training_step", step)), takes_index
+    step = step if profiler is None else profiler.wrap("training_step", step)
+    step, taken = fitted(module.training_step, step, ("batch", "batch_idx", *more))
+    return step, taken > 1
 
 
 def _choose(
