@@ -74,9 +74,9 @@ except ConfigError as error:
 **Warnings** are turned off one by one, in this process and in those that it starts:
 
 ```python
-from lt import Trainer
+from lt.errors import silence
 
-Trainer(silence=["LT448", "LT801"])
+silence(["LT448", "LT801"])
 ```
 
 An unknown code there is an error. Without a Trainer, `lt.errors.silence(["LT448"])` does the same, and so do Python's
@@ -210,7 +210,7 @@ def module_of(package: str, places: list[Told]) -> str:
     codes = sorted({one.code for one in places if one.package == package and one.warning})
     rows = "".join(f'        "{code}",\n' for code in codes)
     value = f"frozenset(\n    {{\n{rows}    }}\n)" if codes else "frozenset()"
-    doc = f'"""The codes of the warnings of {package}, which ``Trainer(silence=[...])`` takes."""'
+    doc = f'"""The codes of the warnings of {package}, which ``lt.errors.silence`` takes."""'
     note = "# Written by tools/codes.py from the package's code."
     return f'{doc}\n\n{note}\n\n__all__ = ["WARNINGS"]\n\nWARNINGS: frozenset[str] = {value}\n'
 

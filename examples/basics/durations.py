@@ -43,7 +43,7 @@ if __name__ == "__main__":
     x = torch.randn(1000, 1)
     data = TensorDataset(x, 2 * x + 1)
     trainer = pl.Trainer(
-        max_duration="2500 tokens",  # two epochs and a half; "2 epochs", "500 steps", "30 min" too
+        max_time="2500 tokens",  # two epochs and a half; "2 epochs", "500 steps", "30 min" too
         val_check_interval="100 steps",  # a step is two batches of four here
         accumulate_grad_batches=2,
         num_sanity_val_steps=0,

@@ -1,6 +1,7 @@
 """A signal in the middle of a validation: the resume goes on with the next batch, and repeats none.
 
-Here the process sends it to itself; on a cluster the scheduler does. ``on_signal="return"`` lets the script go on.
+Here the process sends it to itself; on a cluster the scheduler does. The script
+goes on, by ``trainer.on_signal = "return"``.
 """
 
 # nox:
@@ -48,7 +49,8 @@ def fit(module: Line, ckpt_path: str | None = None) -> pl.Trainer:
     x = torch.linspace(0, 1, 64).unsqueeze(1)
     loader = DataLoader(TensorDataset(x, 2 * x + 1), batch_size=8)
     arguments = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
-    trainer = pl.Trainer(max_epochs=1, accelerator="cpu", on_signal="return", **arguments)
+    trainer = pl.Trainer(max_epochs=1, accelerator="cpu", **arguments)
+    trainer.on_signal = "return"
     trainer.fit(module, loader, loader, ckpt_path=ckpt_path)
     return trainer
 

@@ -1,7 +1,7 @@
 """What ``fit`` returns: its metrics as columns, why it ended, where the checkpoints are.
 
 A learning rate is chosen by what the fits return, without a logger and without a callback of one's own. The history
-begins with the untrained module (``validate_at_start``); type checkers know what a batch is.
+begins with the untrained module (``num_sanity_val_steps="logged"``); type checkers know what a batch is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def fit(lr: float) -> pl.FitResult:
     data = TensorDataset(x, 2 * x + 1)
     trainer = pl.Trainer(
         max_epochs=10,
-        validate_at_start=True,
+        num_sanity_val_steps="logged",
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,

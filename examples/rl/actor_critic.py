@@ -107,8 +107,8 @@ def main() -> None:
 
     pl.seed_everything(42)
     model = ActorCritic()
-    quiet = ["LT801"]  # playing takes longer than learning, as it must here
-    trainer = pl.Trainer(max_steps=args.max_steps, log_every_n_steps=20, enable_checkpointing=False, silence=quiet)
+    pl.errors.silence(["LT801"])  # playing takes longer than learning, as it must here
+    trainer = pl.Trainer(max_steps=args.max_steps, log_every_n_steps=20, enable_checkpointing=False)
     trainer.fit(model)
     returns = model.rollouts.returns
     print(

@@ -19,6 +19,7 @@ from lt_profilers import NaNGuard
 from lt_core import Callback, CheckpointIO, LightningModule
 from lt_checkpoint import AsyncCheckpointIO
 from lt_loggers import CSVLogger
+from lt_core.errors import silenced
 from lt_loops import Trainer
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -151,10 +152,11 @@ def fit_full(name, io):
 
     quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
     saves = ModelCheckpoint(folder / name, "{epoch}", "score", save_top_k=2, save_last=True)
-    Trainer(
-        max_epochs=6, accelerator="cpu", devices=2, strategy="ddp_fork", plugins=io, callbacks=[saves, Kept(name)],
-        limit_train_batches=2, silence=["LT640"], **quiet
-    ).fit(Scored())
+    with silenced(["LT640"]):
+        Trainer(
+            max_epochs=6, accelerator="cpu", devices=2, strategy="ddp_fork", plugins=io, callbacks=[saves, Kept(name)],
+            limit_train_batches=2, **quiet
+        ).fit(Scored())
 
 
 def fit_twice():

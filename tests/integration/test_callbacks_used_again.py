@@ -154,7 +154,7 @@ class Now(cb.LambdaCallback):
 
 
 def trainer(folder, callback, **arguments):
-    return Trainer(
+    made = Trainer(
         **{
             "enable_progress_bar": False,
             "enable_model_summary": False,
@@ -165,10 +165,11 @@ def trainer(folder, callback, **arguments):
             "default_root_dir": folder,
             "log_every_n_steps": 24 if isinstance(callback, cb.DeviceStatsMonitor) else 2,  # 24: the last step alone
             "max_epochs": 6,
-            "on_signal": "return",
             **arguments,
         }
     )
+    made.on_signal = "return"
+    return made
 
 
 FIRST = (0.1, 0.2, 0.3, 0.05, 0.4, 0.5)

@@ -412,7 +412,8 @@ class Signalled(Line):
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
 def test_ranks_leave_an_evaluation_after_the_same_batch(stage, tmp_path):
-    trainer = make_trainer(2, tmp_path, on_signal="return")
+    trainer = make_trainer(2, tmp_path)
+    trainer.on_signal = "return"
     getattr(trainer, stage)(Signalled(tmp_path), DataLoader(table(2000), batch_size=1))
     first, second = (int((tmp_path / f"batches-{rank}").read_text()) for rank in range(2))
     assert first == second < 999
@@ -440,7 +441,8 @@ class Late(Line):
 
 @pytest.mark.parametrize("hook", ["training_step", "on_train_end"])
 def test_a_signal_too_late_for_a_batch_to_stop_at_ends_the_run_as_stopped_by_it_on_all_ranks(hook, tmp_path):
-    trainer = make_trainer(2, tmp_path, on_signal="return")
+    trainer = make_trainer(2, tmp_path)
+    trainer.on_signal = "return"
     trainer.fit(Late(tmp_path, hook), DataLoader(table(16), batch_size=1))
     assert trainer.interrupted
     assert trainer.stop_reason == "signal SIGTERM"
@@ -473,8 +475,9 @@ class SlowToClose(Logger):
 
 def test_after_a_signal_no_rank_leaves_while_another_closes_its_loggers(tmp_path):
     """A scheduler may end the job when the first rank exits with a signal's status."""
-    arguments = {"strategy": Leaves(tmp_path), "logger": SlowToClose(tmp_path), "on_signal": "return"}
+    arguments = {"strategy": Leaves(tmp_path), "logger": SlowToClose(tmp_path)}
     trainer = make_trainer(2, tmp_path, **arguments)
+    trainer.on_signal = "return"
     trainer.fit(Late(tmp_path, "training_step"), DataLoader(table(16), batch_size=1))
     assert trainer.interrupted
     assert (tmp_path / "alone").read_text() == "False"

@@ -207,7 +207,9 @@ def failed_in_setup(pair):
 
 
 def signalled(pair):
-    pair.run("fit", make_trainer(callbacks=Signals(), on_signal="return"))
+    trainer = make_trainer(callbacks=Signals())
+    trainer.on_signal = "return"
+    pair.run("fit", trainer)
 
 
 def seeded_inside(pair):

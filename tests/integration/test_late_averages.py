@@ -95,9 +95,10 @@ def same(found, expected):
 
 def fit(folder, callbacks, module, epochs=3, **how):
     keep = ModelCheckpoint(folder, filename="{step}", auto_insert_metric_name=False, save_top_k=-1)
-    arguments = {"max_epochs": epochs, "val_check_interval": 2, "num_sanity_val_steps": 1, "on_signal": "return"}
+    arguments = {"max_epochs": epochs, "val_check_interval": 2, "num_sanity_val_steps": 1}
     quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     trainer = Trainer(callbacks=[*callbacks, keep], **arguments, **quiet)
+    trainer.on_signal = "return"
     trainer.fit(module, **how)
     return trainer
 

@@ -373,7 +373,7 @@ def test_weights_are_cast_anew_after_a_step_that_lt_does_not_take(module):
     assert torch.equal(module.line.weight, theirs.line.weight)
 
 
-@pytest.mark.parametrize("precision", [{"precision": "bf16-mixed"}, {"eval_precision": "bf16-mixed"}])
+@pytest.mark.parametrize("precision", [{"precision": "bf16-mixed"}, {"precision": {"eval": "bf16-mixed"}}])
 def test_weights_are_cast_anew_after_a_step_within_a_prediction(precision):
     module, theirs = Raw(), three_raw_steps_by_hand()
     trainer = Trainer(accelerator="cpu", **precision, **QUIET)

@@ -138,17 +138,18 @@ class Objects:
         self.trainer = given.get("trainer") or self.new_trainer()
 
     def new_trainer(self):
-        return Trainer(
+        trainer = Trainer(
             accelerator="cpu",
             devices=1,
             logger=self.logger,
             callbacks=[self.callback] if self.callback else [],
             **{flag: False for role, flag in ROLES.items() if getattr(self.callback, "role", "") != role},
             log_every_n_steps=2,
-            on_signal="return",
             default_root_dir=self.folder,
             max_epochs=3,
         )
+        trainer.on_signal = "return"
+        return trainer
 
     def run(self, name="fit"):
         """Run, and return what it left that a user may read."""
@@ -458,10 +459,10 @@ def test_settings_of_the_process_are_those_from_before_the_run(before, ends, nam
             benchmark=True,
             detect_anomaly=True,
             callbacks=[sets, *([Begins("setup", _fail)] if ends == "at its begin" else [])],
-            on_signal="return",
             default_root_dir=tmp_path,
             **QUIET,
         )
+        objects.trainer.on_signal = "return"
         assert process() == expected
         with contextlib.suppress(RuntimeError):
             objects.run(name)

@@ -126,7 +126,7 @@ def test_tokens_of_ranks_add_up_and_one_process_goes_on_counting(tmp_path):
         tokens += mine + other
     assert trainer.global_tokens == tokens
     before = sum(mine + other for (mine, _), (other, _) in zip(first[:4], second[:4], strict=True))
-    alone = fit(Counted(tmp_path / "alone"), tmp_path / "four.ckpt", max_duration="900 tokens", max_epochs=None)
+    alone = fit(Counted(tmp_path / "alone"), tmp_path / "four.ckpt", max_time="900 tokens", max_epochs=None)
     for mine, rate in rows(tmp_path / "alone", 0):
         assert rate == 0.5 ** (before // 100)
         before += mine

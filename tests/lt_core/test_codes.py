@@ -27,6 +27,7 @@ def test_a_filter_of_python_turns_off_one_code():
 
 def test_silence_turns_off_one_code(monkeypatch):
     monkeypatch.setattr(lt_core.errors, "_silenced", set())
+    monkeypatch.setenv("LT_SILENCE", "")
     lt_core.errors.silence(["LT654"])
     warn("not seen", code="LT654")
     with pytest.raises(LtWarning):

@@ -1,7 +1,8 @@
 """What the tests of the loops share: a Trainer with nothing around it, a small net, its data."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from lt_core import Accelerator, LightningModule
+from lt_core.errors import silenced
 from lt_loops import Trainer
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
@@ -65,9 +67,17 @@ def assert_same(mine: nn.Module, theirs: nn.Module) -> None:
 
 
 @pytest.fixture
-def trainer() -> Callable[..., Trainer]:
-    """Make a Trainer with nothing around the loop."""
-    return make_trainer
+def trainer() -> Iterator[Callable[..., Trainer]]:
+    """Make a Trainer with nothing around the loop; warnings of the codes ``silence`` are off until the test ends."""
+    with ExitStack() as stack:
+
+        def make(*, silence: Iterable[str] = (), on_signal: str = "exit", **arguments: Any) -> Trainer:
+            stack.enter_context(silenced(silence))
+            made = make_trainer(**arguments)
+            made.on_signal = on_signal
+            return made
+
+        yield make
 
 
 @pytest.fixture

@@ -66,12 +66,12 @@ def fit(module=None, path=None, callbacks=(), **arguments):
 @pytest.mark.parametrize(
     ("longest", "steps", "reason"),
     [
-        ("20 tokens", 6, "max_duration=20 tokens reached"),
-        ("60 tokens", 15, "max_duration=60 tokens reached"),
+        ("20 tokens", 6, "max_time=20 tokens reached"),
+        ("60 tokens", 15, "max_time=60 tokens reached"),
     ],
 )
 def test_a_fit_ends_with_the_batch_that_reaches_its_tokens(longest, steps, reason):
-    _, result = fit(max_duration=longest, max_epochs=None)
+    _, result = fit(max_time=longest, max_epochs=None)
     assert (result.steps, result.stop_reason) == (steps, reason)
     assert result.tokens == sum((LENGTHS * 2)[:steps])
 
@@ -101,7 +101,7 @@ class Saves(Callback):
 
 @pytest.mark.parametrize("at", [1, 5, 6, 7, 12, 14])
 def test_a_resume_goes_on_counting(tmp_path, at):
-    arguments = {"val_check_interval": "20 tokens", "max_duration": "90 tokens", "max_epochs": -1}
+    arguments = {"val_check_interval": "20 tokens", "max_time": "90 tokens", "max_epochs": -1}
     whole, result = fit(Words("10 tokens"), callbacks=[Saves(tmp_path)], **arguments)
     rest, resumed = fit(Words("10 tokens"), tmp_path / f"{at}.ckpt", **arguments)
     assert rest.validated == [there for there in whole.validated if there[0] >= at]
@@ -164,13 +164,13 @@ def test_tokens_that_nothing_counts_are_asked_for_before_the_first_step():
 
     module = Silent()
     with pytest.raises(ConfigError, match=r"Define count_tokens\(self, batch\)"):
-        fit(module, max_duration="20 tokens", max_epochs=None)
+        fit(module, max_time="20 tokens", max_epochs=None)
     assert module.rates == []
 
 
 def test_a_part_of_a_run_without_end_is_refused_before_the_first_step():
     module = Words()
-    with pytest.raises(ConfigError, match="max_duration"):
+    with pytest.raises(ConfigError, match="max_time"):
         fit(module, max_epochs=-1, max_time="1 h", val_check_interval="0.1 run")
     assert module.rates == []
 
@@ -182,7 +182,7 @@ def test_samples_are_what_the_loader_says():
         def train_dataloader(self):
             return DataLoader(torch.ones(20, 1), batch_size=4)
 
-    _, result = fit(Rows(), max_duration="10 samples", max_epochs=None)
+    _, result = fit(Rows(), max_time="10 samples", max_epochs=None)
     assert (result.samples, result.steps) == (12, 3)
 
 

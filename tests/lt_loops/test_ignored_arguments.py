@@ -68,7 +68,7 @@ def test_one_after_samples_that_are_never_read_is_told_at_the_end():
         ({"max_steps": 3}, []),
         ({"val_check_interval": "16 steps"}, [16]),
         ({"val_check_interval": "1 run"}, [16]),
-        ({"max_duration": "3 epochs", "max_epochs": None, "check_val_every_n_epoch": 2}, [16]),
+        ({"max_time": "3 epochs", "max_epochs": None, "check_val_every_n_epoch": 2}, [16]),
         ({"check_val_every_n_epoch": 5, "limit_val_batches": 0}, []),
         ({"check_val_every_n_epoch": 5, "fast_dev_run": True}, [1]),
     ],

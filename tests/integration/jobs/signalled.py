@@ -57,10 +57,11 @@ class Validated(Net):
         return self.train_dataloader()
 
 
-def fit(folder, sends=(), said=None, net=Net, **arguments):
+def fit(folder, sends=(), said=None, net=Net, on_signal="exit", **arguments):
     pl.seed_everything(3, verbose=False)
     quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
     trainer = pl.Trainer(accelerator="cpu", max_epochs=3, default_root_dir=folder, **quiet, **arguments)
+    trainer.on_signal = on_signal
     net = net(sends, said)
     trainer.fit(net, ckpt_path="auto")
     torch.save(net.state_dict(), Path(folder, "end.pt"))
@@ -86,7 +87,7 @@ def forked(action, *arguments):
 
 
 def returns(folder):
-    """With ``on_signal="return"`` the script goes on, and the same Trainer with it."""
+    """With ``trainer.on_signal = "return"`` the script goes on, and the same Trainer with it."""
     before = signal.getsignal(signal.SIGTERM)
     trainer = fit(folder, [signal.SIGTERM], on_signal="return")
     assert trainer.interrupted

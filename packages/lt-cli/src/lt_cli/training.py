@@ -20,7 +20,7 @@ from lt_cli.help.outline import TRAINING
 from lt_cli.lightning_cli import LightningCLI
 from lt_core import plugins
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError, LtError, LtWarning, PluginError, did_you_mean, warn
+from lt_core.errors import ConfigError, LtError, LtWarning, PluginError, did_you_mean, silenced, warn
 from lt_core.module import LightningModule
 from lt_core.terminal import short_path
 from lt_core.trainer import TrainerAPI
@@ -93,11 +93,6 @@ class TrainingCommand(LightningCLI):
         if self.subcommand in ("validate", "test", "predict"):
             given = config.get("callbacks") or []
             config = {**config, "callbacks": [WritesBelowTestedRun(), *(given if isinstance(given, list) else [given])]}
-            if "silence" in config:
-                config["silence"] = [
-                    *(config["silence"] or ()),
-                    "LT549",
-                ]  # its rows are meant to follow those of an earlier one
             self.save_config_kwargs = {"config_filename": f"config-{self.subcommand}.yaml"}
         return super()._instantiate_trainer(config, callbacks)
 
@@ -147,7 +142,11 @@ def main(words: Sequence[str]) -> int:
     except PluginError as error:
         print(f"lt {words[0]}: error: {error}", file=sys.stderr)
         return 2
-    with _plain_warnings(words[0]):
+    evaluates = words[0] in ("validate", "test", "predict")
+    with (
+        _plain_warnings(words[0]),
+        silenced(["LT549"] if evaluates else ()),
+    ):  # rows are meant to follow an earlier run's
         TrainingCommand(words)
     return 0
 

@@ -22,6 +22,7 @@ Every message says what was expected, what was received and the remedy. It ends 
 from __future__ import annotations
 
 import difflib
+import os
 import signal
 import sys
 import traceback
@@ -137,20 +138,22 @@ MisconfigurationException = ConfigError
 
 
 class LtWarning(UserWarning):
-    """Base of all warnings of lt; silence one by its code: ``Trainer(silence=["LT448"])`` or a warnings filter."""
+    """Base of all warnings of lt; silence one by its code: ``lt.errors.silence(["LT448"])`` or a warnings filter."""
 
 
 class LtDeprecationWarning(LtWarning, FutureWarning):
     """An old spelling that still works, and the new one."""
 
 
-_silenced: set[str] = set()
+_VARIABLE = "LT_SILENCE"
+_silenced: set[str] = {*filter(None, os.environ.get(_VARIABLE, "").split(","))}
 _silenced_by_runs: Counter[str] = Counter()  # counted: two runs at a time may silence the same code
 
 
 def silence(codes: Iterable[str]) -> None:
-    """Turn off the warnings with these codes for the rest of the process."""
+    """Turn off the warnings with these codes for the rest of the process, and in the processes that it starts."""
     _silenced.update(codes)
+    os.environ[_VARIABLE] = ",".join(sorted(_silenced))
 
 
 @contextmanager

@@ -52,7 +52,6 @@ GROUPS = (
 OF_ARGUMENT: dict[str, tuple[str, ...]] = {
     "accelerator": ("accelerators",),
     "callbacks": ("callbacks",),
-    "eval_precision": ("precision",),
     "logger": ("loggers",),
     "plugins": ("checkpoint_io", "environments", "launchers", "precision"),
     "precision": ("precision",),

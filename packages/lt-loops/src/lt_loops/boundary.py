@@ -96,7 +96,7 @@ def validate(run: Run) -> None:
         run.module.on_validation_model_zero_grad()
     run.saves.hear()  # now, as callbacks decide in the validation's hooks which files to keep
     run.enter_phase("validate")
-    with nullcontext() if run.position.batch else preserve_generators():  # validate_at_start alters no number
+    with nullcontext() if run.position.batch else preserve_generators():  # it alters no number
         evaluate(run, "validate")
     run.enter_phase("train")
     if run.evaluation.cut_short:

@@ -1,4 +1,4 @@
-"""The codes of the warnings of lt-loops, which ``Trainer(silence=[...])`` takes."""
+"""The codes of the warnings of lt-loops, which ``lt.errors.silence`` takes."""
 
 # Written by tools/codes.py from the package's code.
 
@@ -10,6 +10,8 @@ WARNINGS: frozenset[str] = frozenset(
         "LT147",
         "LT183",
         "LT184",
+        "LT196",
+        "LT197",
         "LT201",
         "LT215",
         "LT218",

@@ -48,7 +48,7 @@ def run_fit(run: Run) -> RunResult:
         on_train_start
         for each epoch:
             on_train_epoch_start
-            (with validate_at_start, before the first batch: a validation, see run_evaluate)
+            (with num_sanity_val_steps="logged", before the first batch: a validation, see run_evaluate)
             for each batch:
                 on_before_batch_transfer, transfer_batch_to_device, on_after_batch_transfer
                 on_train_batch_start                  # -1: skip the rest of the epoch

@@ -28,7 +28,7 @@ from lt_loops.arguments.attributes import AsksDialects, check_attribute, missing
 from lt_loops.arguments.from_environment import with_environment
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.spellings import in_todays_names
-from lt_loops.arguments.table import Plugin, Settings
+from lt_loops.arguments.table import ARGUMENTS, Plugin, Settings
 from lt_loops.checkpoint.choice import WORDS, choose_checkpoint
 from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
 from lt_loops.fit import run_fit
@@ -64,7 +64,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             ``"auto"``.
         devices: a count, -1 for all, indices (``[0, 2]``, ``"0,2"``) or ``"auto"``; default: ``"auto"``.
         num_nodes: nodes in the job; default: 1.
-        precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision.
+        precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision; or one for
+            ``"train"`` and one for ``"eval"`` (validation, test, prediction) in a dict.
         logger: True for the default one, False for none, a name, a Logger, or a list of these.
         callbacks: a Callback, a name, or a list of these.
         fast_dev_run: run 1 (True) or N batches of everything, without logger and checkpoints; default: False.
@@ -73,10 +74,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             them, and signals do.
         max_steps: optimizer steps after which training ends, -1 for no limit; default: -1.
         min_steps: optimizer steps before which no ``should_stop`` does.
-        max_time: time after which training ends, with its validations and in all processes that it took: ``"2 h"``,
-            ``"DD:HH:MM:SS"``, a timedelta, or its dict.
-        max_duration: how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``, ``"1e6
-            samples"`` or ``"1e9 tokens"`` of all ranks.
+        max_time: how long the fit is: a time after which training ends, in all processes that it took (``"2 h"``,
+            ``"DD:HH:MM:SS"``, a timedelta, or its dict), beside other limits; or in place of them ``"10 epochs"``,
+            ``"500 steps"``, ``"1e6 samples"`` or ``"1e9 tokens"`` of all ranks.
         limit_train_batches: batches of an epoch that are read: an int is a count, a float a fraction; default: 1.0.
         limit_val_batches: the same for each validation loader; default: 1.0.
         limit_test_batches: the same for each test loader; default: 1.0.
@@ -85,9 +85,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         val_check_interval: validate after this fraction of an epoch (float), this many batches (int), or this duration
             (``"500 steps"``, ``"0.1 run"``, ``"1e9 tokens"``, ``"30 min"``); default: 1.0.
         check_val_every_n_epoch: validate in every n-th epoch; None counts batches across epochs; default: 1.
-        num_sanity_val_steps: validation batches before training, -1 for all; default: 2.
-        validate_at_start: validate before the first training batch, logged as any other, in place of the sanity check;
-            default: False.
+        num_sanity_val_steps: validation batches before training, -1 for all; ``"logged"`` for a whole validation,
+            logged as any other; default: 2.
         log_every_n_steps: optimizer steps, or a duration (``"30 s"``), between two rows of step values; default: 50.
         enable_checkpointing: whether a default ModelCheckpoint is added.
         enable_progress_bar: whether a progress bar is shown.
@@ -110,19 +109,11 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         sync_batchnorm: batch norm over the batches of all ranks; default: False.
         reload_dataloaders_every_n_epochs: ask for new loaders every n epochs; default: 0.
         default_root_dir: where files go when nothing else says it; default: the working directory.
-        enable_autolog_hparams: whether loggers get the hyperparameters that the module saves; default: True.
-        model_registry: without effect: a registry of models belongs to Lightning's platform.
         compile: True, or arguments for ``torch.compile``, to compile the training step.
         cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape);
             default: False.
         steps_per_execution: training batches that the device is given together, for tiny steps: by ``cuda_graphs=True``
             one graph does so many steps, on XLA one program. What is due in between is never passed over; default: 1.
-        silence: codes of warnings that are not shown.
-        on_signal: ``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``;
-            default: ``"exit"``.
-        prepare_data_per_node: prepare data on one process per node (True) or of the job (False); default: the attribute
-            of the module or datamodule.
-        eval_precision: a number format of its own for validation, test and prediction.
 
     Raises:
         ConfigError: for arguments that cannot be; the message lists all problems.
@@ -135,6 +126,11 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     error, and logged values are numbers of 32 bits, summed as such. The Trainer of ``lt.compat`` sets it.
     """
 
+    hidden_arguments: ClassVar[tuple[str, ...]] = tuple(
+        n for n, argument in ARGUMENTS.items() if not argument.parameter
+    )
+    """Arguments that the constructor takes and its signature does not show: former spellings, for the most part."""
+
     def __init__(
         self,
         *,
@@ -142,7 +138,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         strategy: Strategy | str | None = None,
         devices: int | str | list[int] | None = None,
         num_nodes: int | None = None,
-        precision: Precision | str | int | None = None,
+        precision: Precision | int | dict[str, Precision | str | int] | str | None = None,
         logger: bool | Logger | str | list[Logger | str] | None = None,
         callbacks: Callback | str | list[Callback | str] | None = None,
         fast_dev_run: bool | int | None = None,
@@ -150,8 +146,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         min_epochs: int | None = None,
         max_steps: int | None = None,
         min_steps: int | None = None,
-        max_time: str | timedelta | dict[str, int] | None = None,
-        max_duration: str | timedelta | Duration | None = None,
+        max_time: str | timedelta | Duration | dict[str, int] | None = None,
         limit_train_batches: int | float | None = None,
         limit_val_batches: int | float | None = None,
         limit_test_batches: int | float | None = None,
@@ -159,8 +154,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         overfit_batches: int | float | None = None,
         val_check_interval: int | float | Duration | str | timedelta | dict[str, int] | None = None,
         check_val_every_n_epoch: int | None = 1,
-        num_sanity_val_steps: int | None = None,
-        validate_at_start: bool | None = None,
+        num_sanity_val_steps: int | Literal["logged"] | None = None,
         log_every_n_steps: int | Duration | str | timedelta | None = None,
         enable_checkpointing: bool | None = None,
         enable_progress_bar: bool | None = None,
@@ -180,15 +174,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         sync_batchnorm: bool | None = None,
         reload_dataloaders_every_n_epochs: int | None = None,
         default_root_dir: str | PathLike[str] | None = None,
-        enable_autolog_hparams: bool | None = None,
-        model_registry: str | None = None,
         compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
         cuda_graphs: bool | None = None,
         steps_per_execution: int | None = None,
-        silence: list[str] | tuple[str, ...] | None = None,
-        on_signal: str | None = None,
-        prepare_data_per_node: bool | None = None,
-        eval_precision: Precision | str | int | None = None,
         **unknown: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
@@ -451,7 +439,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         self._exit_after_signal(run.stopping)
 
     def _exits(self, stopping: Stopping) -> bool:
-        return stopping.signal is not None and exits_process(self.settings.on_signal)
+        return stopping.signal is not None and exits_process(self.on_signal)
 
     def _exit_after_signal(self, stopping: Stopping) -> None:
         if self._exits(stopping):

@@ -61,6 +61,7 @@ class TrainerView(Collectives, TrainerAPI):
     val_check_interval = Limit()
     check_val_every_n_epoch = Limit()
     log_every_n_steps = Limit()
+    on_signal = Limit()
 
     @property
     def settings(self) -> Settings:

@@ -150,6 +150,8 @@ class LightningArgumentParser(ArgumentParser):
             return list(self.add_class_arguments(kind, nested_key, fail_untyped=False, sub_configs=True))
         if hasattr(kind, "fit"):
             added = self.add_class_arguments(kind, nested_key, fail_untyped=False, instantiate=False, sub_configs=True)
+            for name in getattr(kind, "hidden_arguments", ()):
+                self.add_argument(f"--{nested_key}.{name}", type=Any, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
             for option in ("--help.all", f"--{nested_key}.help"):
                 self.add_argument(option, action=_Page, help=argparse.SUPPRESS)
             return list(added)

@@ -29,7 +29,6 @@ TRAINING = {
 GROUPS_OF = {
     "accelerator": ("accelerators",),
     "callbacks": ("callbacks",),
-    "eval_precision": ("precision",),
     "logger": ("loggers",),
     "plugins": ("checkpoint_io", "environments", "launchers", "precision"),
     "precision": ("precision",),

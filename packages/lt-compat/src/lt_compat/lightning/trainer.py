@@ -162,7 +162,7 @@ def trainer_class() -> type:
     @wraps(base.__init__)  # packages read the signature
     def initialize(self: Any, **arguments: Any) -> None:
         arguments = as_lts(arguments)
-        with silenced(_codes_filtered_by_text()):
+        with silenced([*_codes_filtered_by_text(), "LT197"]):  # enable_autolog_hparams, which Lightning has
             base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
         if isinstance(self.accelerator, Methods):
             self.accelerator.trainer = self
@@ -218,7 +218,7 @@ _CONNECTORS = {
     "_callback_connector": "read trainer.callbacks",
     "_data_connector": "give loaders to fit, or set reload_dataloaders_every_n_epochs",
     "_logger_connector": "read trainer.callback_metrics, logged_metrics, loggers",
-    "_signal_connector": "write Trainer(on_signal=...)",
+    "_signal_connector": "set trainer.on_signal",
 }
 
 

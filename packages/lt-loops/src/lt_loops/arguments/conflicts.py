@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lt_core.checkpoint import CheckpointIO
+from lt_core.duration import Duration
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher
@@ -72,12 +73,18 @@ def _limits(given: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _durations(given: Mapping[str, Any]) -> Iterator[Problem]:
-    whole = given.get("max_duration")
-    for name in ("max_epochs", "max_steps", "max_time"):
-        if whole is not None and given.get(name) not in (None, -1):
-            yield Problem(
-                f"max_duration={shown(whole)} and {name}={shown(given[name])}: expected one of both. Leave out either."
-            )
+    for name, others in (
+        ("max_duration", ("max_epochs", "max_steps", "max_time")),
+        ("max_time", ("max_epochs", "max_steps")),
+    ):
+        whole = given.get(name)
+        if whole is None or (name == "max_time" and Duration.of_any(whole).unit == "seconds"):
+            continue
+        for other in others:
+            if given.get(other) not in (None, -1):
+                yield Problem(
+                    f"{name}={shown(whole)} and {other}={shown(given[other])}: expected one of both. Leave out either."
+                )
 
 
 def _barebones(given: Mapping[str, Any]) -> Iterator[Problem]:
@@ -141,7 +148,9 @@ def _plugins(given: Mapping[str, Any]) -> Iterator[Problem]:
         found = [type(plugin).__name__ for plugin in plugins if isinstance(plugin, kind)]
         if len(found) > 1:
             yield Problem(f"plugins holds {' and '.join(found)}: expected at most one {kind.__name__}. Take one out.")
-        if found and kind is Precision and given.get("precision") is not None:
+        number_format = given.get("precision")
+        formats = number_format if isinstance(number_format, Mapping) else {"train": number_format}
+        if found and kind is Precision and formats.get("train") is not None:
             yield Problem(
                 f"precision={shown(given['precision'])} and plugins=[{found[0]}(...)]: two number formats. Leave "
                 "precision out, or take the plug-in out."

@@ -7,9 +7,7 @@ from ast import literal_eval
 from collections.abc import Mapping
 from typing import Any
 
-from lt_loops.arguments.table import ARGUMENTS
-
-_PREFIX = "PL_TRAINER_"
+from lt_loops.arguments.table import ARGUMENTS, PREFIX
 
 
 def with_environment(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,7 +15,7 @@ def with_environment(given: Mapping[str, Any]) -> dict[str, Any]:
 
     A value is a Python literal (``0.5``, ``[0, 1]``, ``None``), else text.
     """
-    found = {name: os.environ[variable] for name in ARGUMENTS if (variable := _PREFIX + name.upper()) in os.environ}
+    found = {name: os.environ[variable] for name in ARGUMENTS if (variable := PREFIX + name.upper()) in os.environ}
     open_ones = (name for name in found if given.get(name) is None or given[name] == _DEFAULTS.get(name))
     return {**given, **{name: _read(found[name]) for name in open_ones}}
 

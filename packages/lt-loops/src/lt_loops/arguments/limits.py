@@ -41,6 +41,7 @@ class Limits:
     val_check_interval: int | float | timedelta | Duration
     check_val_every_n_epoch: int | None
     log_every_n_steps: int | Duration
+    on_signal: str
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

@@ -69,6 +69,12 @@ def _as_number(name: str, value: Any) -> str:
     return f"Write {name}=5, for instance."
 
 
+def sanity_check(name: str, value: Any) -> Problem | None:
+    """Accept a count of batches, -1, or a word for a whole validation."""
+    steps = count(0, "batches", unlimited=True, also=", or 'logged' for a whole validation that is logged")
+    return None if value == "logged" else steps(name, value)
+
+
 def part(stage: str) -> Rule:
     """Accept a fraction from 0.0 to 1.0 or a count of batches."""
     expected = f"a fraction of the {stage} batches from 0.0 to 1.0, or a whole number of them, 0 or more"
@@ -251,6 +257,12 @@ def precision(name: str, value: Any) -> Problem | None:
     """Accept a number format's name in any spelling, or an object."""
     if isinstance(value, Precision):
         return None
+    if isinstance(value, Mapping):
+        if not value or value.keys() - {"train", "eval"}:
+            expected = "a number format for 'train', for 'eval', or for both"
+            return wrong_value(name, value, expected, f"Write {name}={{'train': '32-true', 'eval': 'bf16-mixed'}}.")
+        wrong = (precision(f"{name}[{key!r}]", part) for key, part in value.items())
+        return next((problem for problem in wrong if problem is not None), None)
     try:
         canonical_precision(value)
     except ConfigError as error:
@@ -393,9 +405,17 @@ def new_precision(value: Any) -> str:
     return f"write precision={canonical_precision(value)!r}." if old else ""
 
 
-def as_precision(value: Any) -> str | Precision:
-    """Return a number format by its present name."""
+def as_precision(value: Any) -> str | Precision | dict[str, str | Precision]:
+    """Return a number format by its present name; one for each part where it is a dict."""
+    if isinstance(value, Mapping):
+        return {part: as_precision(own) for part, own in value.items()}  # type: ignore[misc]
     return value if isinstance(value, Precision) else canonical_precision(value)
+
+
+def as_length(value: Any) -> timedelta | Duration:
+    """Return a time as such, else the duration."""
+    found = Duration.of_any(value)
+    return timedelta(seconds=found.amount) if found.unit == "seconds" else found
 
 
 def as_interval(value: Any) -> int | float | timedelta | Duration:

@@ -45,6 +45,9 @@ Plugin = Precision | CheckpointIO | Environment | Launcher
 """What ``Trainer(plugins=...)`` takes."""
 
 
+PREFIX = "PL_TRAINER_"
+"""Begins the names of environment variables that give arguments."""
+
 LookUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]
 """Returns arguments that are fine by themselves with what names in them stand for, and what is wrong with names."""
 
@@ -70,6 +73,17 @@ class Argument:
     none_counts: bool = False
     note: Callable[[Any], str] | None = None
     parameter: bool = True
+
+
+def _former(default: Any, check: Rule, today: str = "", doc: str = "", **more: Any) -> Any:
+    """Return the field of an argument that is written otherwise today: ``today``, with the value for ``{value}``."""
+
+    def note(value: Any) -> str:
+        return (
+            "leave it out, for its default." if value == default else f"write {today.replace('{value}', shown(value))}."
+        )
+
+    return _row(default, check, doc, parameter=False, note=note if today else None, **more)
 
 
 def _row(default: Any, check: Rule, doc: str, **more: Any) -> Any:
@@ -109,8 +123,9 @@ class Settings:
     precision: Precision | str | None = _row(
         None,
         rules.precision,
-        '``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision',
-        written="Precision | str | int",
+        '``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision; or one for ``"train"`` and '
+        'one for ``"eval"`` (validation, test, prediction) in a dict',
+        written="Precision | int | dict[str, Precision | str | int] | str",
         form=rules.as_precision,
         note=rules.new_precision,
     )
@@ -150,19 +165,12 @@ class Settings:
     )
     max_time: timedelta | None = _row(
         None,
-        rules.duration("seconds"),
-        'time after which training ends, with its validations and in all processes that it took: ``"2 h"``, '
-        '``"DD:HH:MM:SS"``, a timedelta, or its dict',
-        written="str | timedelta | dict[str, int]",
-        form=Duration.time,
-    )
-    max_duration: Duration | None = _row(
-        None,
         rules.duration("steps", "epochs", "samples", "tokens", "seconds"),
-        'how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``, ``"1e6 '
-        'samples"`` or ``"1e9 tokens"`` of all ranks',
-        written="str | timedelta | Duration",
-        form=Duration.of_any,
+        'how long the fit is: a time after which training ends, in all processes that it took (``"2 h"``, '
+        '``"DD:HH:MM:SS"``, a timedelta, or its dict), beside other limits; or in place of them ``"10 epochs"``, '
+        '``"500 steps"``, ``"1e6 samples"`` or ``"1e9 tokens"`` of all ranks',
+        written="str | timedelta | Duration | dict[str, int]",
+        form=rules.as_length,
     )
     limit_train_batches: int | float = _row(
         1.0, rules.part("training"), "batches of an epoch that are read: an int is a count, a float a fraction"
@@ -186,10 +194,10 @@ class Settings:
         none_counts=True,
     )
     num_sanity_val_steps: int = _row(
-        2, rules.count(0, "batches", unlimited=True), "validation batches before training, -1 for all"
-    )
-    validate_at_start: bool = _row(
-        False, rules.flag, "validate before the first training batch, logged as any other, in place of the sanity check"
+        2,
+        rules.sanity_check,
+        'validation batches before training, -1 for all; ``"logged"`` for a whole validation, logged as any other',
+        written="int | Literal['logged']",
     )
     log_every_n_steps: int | Duration = _row(
         50,
@@ -257,14 +265,6 @@ class Settings:
         written="str | PathLike[str]",
         form=rules.as_folder,
     )
-    enable_autolog_hparams: bool = _row(
-        True, rules.flag, "whether loggers get the hyperparameters that the module saves"
-    )
-    model_registry: str | None = _row(
-        None,
-        rules.of_type((str,), "text", "Write model_registry='my-model', for instance."),
-        "without effect: a registry of models belongs to Lightning's platform",
-    )
     compile: dict[str, Any] | None = _row(
         None,
         rules.compile_options,
@@ -283,28 +283,32 @@ class Settings:
         "training batches that the device is given together, for tiny steps: by ``cuda_graphs=True`` one "
         "graph does so many steps, on XLA one program. What is due in between is never passed over",
     )
-    silence: tuple[str, ...] = _row(
-        (), rules.codes, "codes of warnings that are not shown", written="list[str] | tuple[str, ...]", form=tuple
+    validate_at_start: bool = _former(False, rules.flag, "num_sanity_val_steps='logged'")
+    max_duration: Duration | None = _former(
+        None,
+        rules.duration("steps", "epochs", "samples", "tokens", "seconds"),
+        "max_time={value}",
+        form=Duration.of_any,
     )
-    on_signal: str = _row(
+    eval_precision: Precision | str | None = _former(
+        None, rules.precision, "precision={'train': ..., 'eval': {value}}", form=rules.as_precision
+    )
+    silence: tuple[str, ...] = _former((), rules.codes, "lt.errors.silence({value})", form=tuple)
+    on_signal: str = _former(
         "exit",
         rules.choice("exit", "return"),
+        "trainer.on_signal = {value}",
         '``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``',
         form=rules.as_word,
     )
-    prepare_data_per_node: bool | None = _row(
-        None,
-        rules.flag,
-        "prepare data on one process per node (True) or of the job (False); default: the attribute of the "
-        "module or datamodule",
-        note=lambda value: "set it in the datamodule or the module.",
+    enable_autolog_hparams: bool = _former(
+        True, rules.flag, "save_hyperparameters(logger=False) in the module and in the datamodule"
     )
-    eval_precision: Precision | str | None = _row(
-        None,
-        rules.precision,
-        "a number format of its own for validation, test and prediction",
-        written="Precision | str | int",
-        form=rules.as_precision,
+    model_registry: str | None = _former(
+        None, rules.of_type((str,), "text", "Write model_registry='my-model', for instance.")
+    )
+    prepare_data_per_node: bool | None = _former(
+        None, rules.flag, "prepare_data_per_node = {value} in the datamodule or the module"
     )
     ckpt_path: str | None = _row(
         None,
@@ -341,13 +345,18 @@ class Settings:
             if given.get("fast_dev_run") and (overfit := given.get("overfit_batches")):
                 both = f"fast_dev_run={given['fast_dev_run']} and overfit_batches={overfit}"
                 warn(f"{both}: the first says how many batches there are, the second does nothing.", code="LT369")
+        return cls._of(given)
+
+    @classmethod
+    def _of(cls, given: Mapping[str, Any]) -> Settings:
         counted = {name: value for name, value in given.items() if value is not None or ARGUMENTS[name].none_counts}
         written = {name: settled(name, value) for name, value in counted.items()}
         return cls(**{**written, **_follows(written)}, given=dict(given))
 
     def changed(self, **overrides: Any) -> Settings:
         """Return the settings for the same arguments with some written differently, checked together again."""
-        return Settings.checked({**self.given, **overrides})
+        raise_problems(_problems(given := {**self.given, **overrides}, None), "Trainer", code="LT140")
+        return Settings._of(given)
 
     @property
     def amount(self) -> Duration | None:
@@ -393,9 +402,22 @@ def _note(name: str, value: Any) -> None:
             code="LT147",
         )
     note = ARGUMENTS[name].note
-    if value is not None and note is not None and (instead := note(value)):
-        text = f"{name}={shown(value)} is a spelling of 1.x: {instead}"
-        warn(text, code="LT901", category=LtDeprecationWarning)
+    if value is None or note is None or f"{PREFIX}{name.upper()}" in os.environ or not (instead := note(value)):
+        return
+    if ARGUMENTS[name].parameter:
+        warn(
+            f"{name}={shown(value)} is a spelling of 1.x: {instead}",
+            code="LT901",
+            category=LtDeprecationWarning,
+        )
+    elif name == "enable_autolog_hparams":  # a code of its own: Lightning has the argument, and lt.compat takes it
+        warn(f"{name}={shown(value)}: {instead}", code="LT197", category=LtDeprecationWarning)
+    else:
+        warn(
+            f"Trainer({name}={shown(value)}) is a former spelling: {instead}",
+            code="LT196",
+            category=LtDeprecationWarning,
+        )
 
 
 def wrong_arguments(given: Mapping[str, Any]) -> dict[str, Problem]:
@@ -415,7 +437,7 @@ def _problem(name: str, value: Any) -> Problem | None:
     if name in ARGUMENTS:
         return None if value is None else ARGUMENTS[name].check(name, value)
     hint = todays_name(former_names.ARGUMENTS, name) or _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip()
-    hint = hint or f"Expected: {', '.join(ARGUMENTS)}."
+    hint = hint or f"Expected: {', '.join(name for name, argument in ARGUMENTS.items() if argument.parameter)}."
     text = f"{name}={shown(value)} is no argument of the Trainer. {hint}"
     return Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141"))
 
@@ -439,6 +461,13 @@ _LIMIT_OF = {"steps": "max_steps", "epochs": "max_epochs", "seconds": "max_time"
 def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that follow from others: no limit, overfit_batches, barebones, fast_dev_run."""
     follows: dict[str, Any] = {}
+    if isinstance(asked := written.get("precision"), dict):
+        follows = {"precision": asked.get("train"), "eval_precision": asked.get("eval")}
+    if written.get("num_sanity_val_steps") == "logged":
+        follows |= {"num_sanity_val_steps": 0, "validate_at_start": True}
+    if isinstance(longest := written.get("max_time"), Duration):
+        written = {**written, "max_duration": longest}
+        follows |= {"max_time": None, "max_duration": longest}
     if "max_epochs" not in written and (written.get("max_steps", -1) != -1 or "max_time" in written):
         follows["max_epochs"] = -1
     if (duration := written.get("max_duration")) is not None:

@@ -162,7 +162,7 @@ class Elapsed:
         if not parts:
             raise ConfigError(
                 "A duration given as a fraction of the run needs a limit of the run that all ranks see alike. Give the "
-                "Trainer max_epochs, max_steps or max_duration.",
+                "Trainer max_epochs, max_steps or max_time.",
                 code="LT361",
             )
         return max(parts)

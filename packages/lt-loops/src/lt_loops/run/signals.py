@@ -185,5 +185,5 @@ def end_script(number: int) -> NoReturn:
     """End the script with the status that shells know of a signal; pytest as Ctrl-C does, with its report of tests."""
     if "pytest" in sys.modules and "PYTEST_CURRENT_TEST" in os.environ and multiprocessing.parent_process() is None:
         # SystemExit would fail this test, and the next one would run
-        raise KeyboardInterrupt(f"{_HANDLED[number]}. A test that sends it itself takes Trainer(on_signal='return').")
+        raise KeyboardInterrupt(f"{_HANDLED[number]}. A test that sends it itself sets trainer.on_signal = 'return'.")
     raise SystemExit(128 + number)

@@ -44,7 +44,7 @@ class Deadline:
 class AmountLimit:
     """Ends training with the optimizer step that reaches a number of samples or tokens of all ranks."""
 
-    argument = "max_duration"
+    argument = "max_time"
 
     def __init__(self, most: Duration, ahead: Ahead, elapsed: Elapsed) -> None:
         self._most, self._ahead, self._elapsed = most, ahead, elapsed

@@ -82,7 +82,11 @@ def look_up(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     asked = {name: value for name, value in given.items() if value is not None}
     found: list[Problem] = []
     for argument, groups in plugins.OF_ARGUMENT.items():
-        for value in as_list(asked.get(argument, ())) if argument not in ("accelerator", "plugins") else ():
+        named = as_list(asked.get(argument, ())) if argument not in ("accelerator", "plugins") else []
+        if argument == "precision":
+            parts = [*named, asked.get("eval_precision")]
+            named = [own for part in parts for own in (part.values() if isinstance(part, Mapping) else [part])]
+        for value in named:
             if isinstance(value, str) and value != "auto":
                 name = canonical_precision(value) if "precision" in groups else value
                 _try(found, partial(_load, groups[0], name, "save_dir"))  # which the Trainer gives to loggers
@@ -306,8 +310,8 @@ def _eval_precision(settings: Settings, training: Precision) -> Precision:
     precision: Precision = _made("precision", settings.eval_precision, Precision)
     if is_overridden(precision, "convert_module", Precision):
         raise ConfigError(
-            f"eval_precision={settings.eval_precision!r} converts the weights themselves, which training would feel. "
-            "Take a mixed one ('bf16-mixed'), or precision=... for everything.",
+            f"precision={{'eval': {settings.eval_precision!r}}} converts the weights themselves, which training would "
+            "feel. Take a mixed one ('bf16-mixed'), or precision=... for everything.",
             code="LT124",
         )
     return precision

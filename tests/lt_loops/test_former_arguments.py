@@ -1,0 +1,97 @@
+"""Arguments that moved out of the Trainer's signature: taken where they were, with one note on today's spelling."""
+
+import inspect
+import warnings
+
+import pytest
+
+from lt_core.errors import ConfigError, LtDeprecationWarning
+from lt_loops import Trainer
+from lt_loops.arguments.table import ARGUMENTS, Settings
+
+FORMER = [
+    ({"validate_at_start": True}, {"num_sanity_val_steps": "logged"}, "num_sanity_val_steps='logged'"),
+    ({"max_duration": "4 epochs"}, {"max_time": "4 epochs"}, "max_time='4 epochs'"),
+    ({"max_duration": "9 steps"}, {"max_time": "9 steps"}, "max_time='9 steps'"),
+    ({"max_duration": "9 samples"}, {"max_time": "9 samples"}, "max_time='9 samples'"),
+    ({"max_duration": "2 h"}, {"max_time": "2 h"}, "max_time='2 h'"),
+    ({"eval_precision": "bf16-mixed"}, {"precision": {"eval": "bf16-mixed"}}, "'eval': 'bf16-mixed'"),
+    (
+        {"precision": "bf16-mixed", "eval_precision": "32-true"},
+        {"precision": {"train": "bf16-mixed", "eval": "32-true"}},
+        "precision={'train': ..., 'eval': '32-true'}",
+    ),
+]
+"""Arguments as they were, as they are, and what the note says."""
+
+LEFT = [
+    ({"silence": ["LT321"]}, "lt.errors.silence(['LT321'])", ("LT321",)),
+    ({"on_signal": "return"}, "trainer.on_signal = 'return'", "return"),
+    ({"prepare_data_per_node": False}, "prepare_data_per_node = False in the datamodule", False),
+    ({"enable_autolog_hparams": False}, "save_hyperparameters(logger=False)", False),
+]
+"""Arguments whose place is no argument any more, what the note says, and the setting."""
+
+
+def noted(given):
+    """Return the settings, and what the one note says."""
+    with pytest.warns(LtDeprecationWarning) as notes:
+        settings = Settings.checked(given)
+    (note,) = notes
+    return settings, str(note.message)
+
+
+def as_they_count(settings):
+    names = (name for name in ARGUMENTS if name not in ("default_root_dir", "max_duration"))
+    return {name: getattr(settings, name) for name in names}, settings.amount
+
+
+@pytest.mark.parametrize(("before", "today", "says"), FORMER)
+def test_a_former_argument_counts_as_todays_and_is_noted_once(before, today, says):
+    settings, note = noted(before)
+    assert says in note
+    expected = as_they_count(Settings.checked(today))
+    found = as_they_count(settings)
+    if "validate_at_start" in before:
+        found[0]["num_sanity_val_steps"] = 0  # in place of the sanity check, whose number is not read
+    assert found == expected
+
+
+@pytest.mark.parametrize(("before", "says", "value"), LEFT)
+def test_an_argument_with_another_place_today_works_and_is_noted_once(before, says, value):
+    settings, note = noted(before)
+    assert says in note
+    assert [getattr(settings, name) for name in before] == [value]
+
+
+@pytest.mark.parametrize("name", Trainer.hidden_arguments)
+def test_it_is_not_in_the_signature_and_none_says_nothing(name):
+    assert name not in inspect.signature(Trainer).parameters
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Settings.checked({name: None})
+
+
+def test_the_signature_has_at_most_43_arguments():
+    assert len([p for p in inspect.signature(Trainer).parameters.values() if p.kind is p.KEYWORD_ONLY]) <= 43
+
+
+def test_settings_that_are_changed_for_a_trial_note_nothing_again():
+    settings, _ = noted({"max_duration": "9 steps"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert settings.changed(limit_val_batches=0).max_steps == 9
+
+
+def test_a_variable_of_the_environment_is_no_former_spelling(monkeypatch):
+    monkeypatch.setenv("PL_TRAINER_ON_SIGNAL", "return")
+    assert Trainer(logger=False).on_signal == "return"
+
+
+def test_a_signal_ends_a_run_as_the_attribute_says_which_is_checked():
+    made = Trainer(logger=False)
+    assert made.on_signal == "exit"
+    made.on_signal = "Return"
+    assert made.on_signal == "return"
+    with pytest.raises(ConfigError, match=r"trainer.on_signal='stop'.*'exit' or 'return'|on_signal='stop'"):
+        made.on_signal = "stop"
