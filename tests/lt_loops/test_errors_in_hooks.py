@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.lt_loops.conftest import make_trainer
 
 from lt_core import Callback, HookError, Logger, LtWarning
 from lt_core.errors import warn
@@ -313,13 +314,14 @@ def test_an_error_before_the_first_hook_closes_what_was_opened(trainer, checks):
     assert not torch.is_anomaly_enabled()
 
 
-def test_a_strategy_that_does_not_open_leaves_no_warning_silenced(trainer, checks):
+@pytest.mark.filterwarnings("ignore:.*is a former spelling")
+def test_a_strategy_that_does_not_open_leaves_no_warning_silenced(checks):
     class Broken(Strategy):
         def open(self):
             raise RuntimeError("no device")
 
     with pytest.raises(RuntimeError, match="no device") as error:
-        trainer(strategy=Broken(), silence=["LT321"]).fit(checks())
+        make_trainer(strategy=Broken(), silence=["LT321"]).fit(checks())
     assert error.tb is not None, "who keeps the error keeps the frames of the run"
     with pytest.warns(LtWarning, match="LT321"):
         warn("Heard.", code="LT321")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.lt_loops.conftest import make_trainer
 
 from lt_core import Logger
 from lt_core.errors import LtWarning
@@ -17,12 +18,13 @@ def test_the_steps_between_which_a_loss_became_nan_and_the_parameter_are_named(t
         trainer(logger=Logger(), log_every_n_steps=3, limit_train_batches=12).fit(Breaks(), loader())
 
 
+@pytest.mark.filterwarnings("ignore:.*is a former spelling")
 def test_what_one_trainer_silences_another_says(trainer, net, loader):
     class Breaks(net):
         def training_step(self, batch, batch_idx):
             return self.loss(batch) * torch.nan
 
-    quiet = trainer(silence=["LT341"], limit_train_batches=2)
+    quiet = make_trainer(silence=["LT341"], limit_train_batches=2)
     with pytest.warns(LtWarning, match="LT341"):
         trainer(limit_train_batches=2).fit(Breaks(), loader())
     quiet.fit(Breaks(), loader())  # warnings are errors here

@@ -72,6 +72,10 @@ def _from_plain(make: Callable[..., None], group: Any, cfg: Namespace) -> None:
     make(group, cfg)
 
 
+_NOT_SHOWN = "a former spelling"
+"""Instead of a help text, for arguments that no page shows."""
+
+
 class _Page(argparse._HelpAction):
     """Prints more than the first page of help: ``--help.all``, ``--trainer.help``."""
 
@@ -151,7 +155,8 @@ class LightningArgumentParser(ArgumentParser):
         if hasattr(kind, "fit"):
             added = self.add_class_arguments(kind, nested_key, fail_untyped=False, instantiate=False, sub_configs=True)
             for name in getattr(kind, "hidden_arguments", ()):
-                self.add_argument(f"--{nested_key}.{name}", type=Any, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+                # with help=SUPPRESS jsonargparse would leave a given value out of the saved configuration
+                self.add_argument(f"--{nested_key}.{name}", type=Any, default=argparse.SUPPRESS, help=_NOT_SHOWN)
             for option in ("--help.all", f"--{nested_key}.help"):
                 self.add_argument(option, action=_Page, help=argparse.SUPPRESS)
             return list(added)
@@ -290,7 +295,7 @@ class LightningArgumentParser(ArgumentParser):
         for action in (action for group in self._action_groups for action in group._group_actions):
             name = action.dest
             helps = isinstance(action, argparse._HelpAction) or name.endswith(".help")
-            if action.help == argparse.SUPPRESS or helps or type(action).__name__ == "_ActionConfigLoad":
+            if action.help in (argparse.SUPPRESS, _NOT_SHOWN) or helps or type(action).__name__ == "_ActionConfigLoad":
                 continue
             flags = [flag for flag in action.option_strings if not flag.endswith("+")]
             group, _, last = name.partition(".")

@@ -462,7 +462,7 @@ def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that follow from others: no limit, overfit_batches, barebones, fast_dev_run."""
     follows: dict[str, Any] = {}
     if isinstance(asked := written.get("precision"), dict):
-        follows = {"precision": asked.get("train"), "eval_precision": asked.get("eval")}
+        follows = {"precision": asked.get("train"), "eval_precision": asked.get("eval", written.get("eval_precision"))}
     if written.get("num_sanity_val_steps") == "logged":
         follows |= {"num_sanity_val_steps": 0, "validate_at_start": True}
     if isinstance(longest := written.get("max_time"), Duration):
