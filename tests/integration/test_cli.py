@@ -399,7 +399,7 @@ class Watch(pl.Callback):
         assert trainer.fit_loop.epoch_loop.val_loop._data_source.is_defined()
         flags = _AcceleratorConnector(accelerator="cpu")
         assert (flags._accelerator_flag, flags._devices_flag) == ("cpu", trainer.num_devices)
-        assert trainer.lenient
+        assert trainer.policy.loaders_before_hooks
 
     def on_train_batch_start(self, trainer, *args):
         self.stages.append((trainer.state.fn == "fit", trainer.state.stage == RunningStage.TRAINING))

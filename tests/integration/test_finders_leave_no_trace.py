@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler, Tensor
 
 from lt_callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging, Tuner
 from lt_core import LightningModule
+from lt_core.dialect import Policy
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
 
@@ -206,7 +207,7 @@ class Evaluated(Net):
 class Lenient(Trainer):
     """Makes iterators before the hooks that begin, as the Trainer of lt.compat."""
 
-    lenient = True
+    policy = Policy(loaders_before_hooks=True)
 
 
 def evaluated(stage, kind, *callbacks):

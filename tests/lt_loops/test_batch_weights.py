@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from lt_core import LightningModule
+from lt_core.dialect import Policy
 from lt_loops import Trainer
 
 VALUES = torch.arange(5.0)
@@ -49,9 +50,9 @@ class Net(LightningModule):
 
 
 @pytest.mark.parametrize("kind", BATCHES)
-@pytest.mark.parametrize("lenient", [False, True])
-def test_the_mean_is_that_of_the_samples(kind, lenient, trainer, monkeypatch):
-    monkeypatch.setattr(Trainer, "lenient", lenient)
+@pytest.mark.parametrize("single", [False, True])
+def test_the_mean_is_that_of_the_samples(kind, single, trainer, monkeypatch):
+    monkeypatch.setattr(Trainer, "policy", Policy(single_precision=single))
 
     def loader(size):
         return DataLoader(VALUES, size, collate_fn=lambda samples: BATCHES[kind](torch.stack(samples)))

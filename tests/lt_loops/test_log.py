@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from lt_core import Callback, LightningModule, LogError, Logger, plugins
+from lt_core.dialect import Policy
 from lt_core.errors import ConfigError, ConfigTypeError, LtWarning
 from lt_core.logging.recorder import Given
 from lt_loops.logging.recorder import RunRecorder
@@ -313,8 +314,8 @@ def test_float64_keeps_its_digits_and_float32_its_type(log):
     assert metrics["single"] == torch.tensor(1 / 3)
 
 
-def test_a_lenient_trainer_counts_in_single_precision_one_value_after_the_other(log, trainer, monkeypatch):
-    monkeypatch.setattr(type(trainer()), "lenient", True)
+def test_by_its_policy_a_trainer_counts_in_single_precision_one_value_after_the_other(log, trainer, monkeypatch):
+    monkeypatch.setattr(type(trainer()), "policy", Policy(single_precision=True))
     total, parts = torch.tensor(0.0), []
 
     def write(module, batch):
@@ -335,9 +336,9 @@ def test_a_lenient_trainer_counts_in_single_precision_one_value_after_the_other(
     assert metrics["sum"] == parts[0][0] + parts[1][0] + parts[2][0]
 
 
-@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("hook", ["on_train_epoch_end", "on_validation_epoch_end", "on_validation_start"])
-def test_a_value_of_no_batch_is_kept_to_the_last_digit(hook, lenient, log, trainer, monkeypatch):
+def test_a_value_of_no_batch_is_kept_to_the_last_digit(hook, single, log, trainer, monkeypatch):
     class Whole(Base):
         def train_dataloader(self):
             return DataLoader([torch.tensor([float(i)]) for i in range(10)], batch_size=10)
@@ -347,7 +348,7 @@ def test_a_value_of_no_batch_is_kept_to_the_last_digit(hook, lenient, log, train
         def validation_step(self, batch, batch_idx):
             pass
 
-    monkeypatch.setattr(type(trainer()), "lenient", lenient)
+    monkeypatch.setattr(type(trainer()), "policy", Policy(single_precision=single))
     single, double = torch.tensor(0.4722222089767456), torch.tensor(0.11, dtype=torch.float64)
     assert single * 10 / 10 != single  # as the weighted mean of a batch of ten would be
     assert double * 10 / 10 != double

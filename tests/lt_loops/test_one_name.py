@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from lt_core import Callback, LightningModule, LogError, Logger
+from lt_core.dialect import Policy
 from lt_core.errors import LtWarning
 from lt_loops import Trainer
 
@@ -90,10 +91,10 @@ MEETING = {
 
 
 @pytest.mark.parametrize("way", MEETING)
-@pytest.mark.parametrize("lenient", [False, True])
-def test_two_values_of_an_epoch_under_one_name_are_an_error(way, lenient, trainer, monkeypatch):
-    monkeypatch.setattr(Trainer, "lenient", lenient)
-    with pytest.raises(LogError, match=r"two values.*LT518") if not lenient else pytest.warns(LtWarning, match="LT518"):
+@pytest.mark.parametrize("warns", [False, True])
+def test_two_values_of_an_epoch_under_one_name_are_an_error(way, warns, trainer, monkeypatch):
+    monkeypatch.setattr(Trainer, "policy", Policy(repeated_names=warns))
+    with pytest.raises(LogError, match=r"two values.*LT518") if not warns else pytest.warns(LtWarning, match="LT518"):
         trainer(num_sanity_val_steps=0).fit(Net(**MEETING[way]), data(), [data(), data()])
 
 
@@ -102,7 +103,7 @@ def test_where_two_loaders_share_a_name_lightnings_results_are_each_loaders_own(
         def validation_step(self, batch, batch_idx, dataloader_idx=0):
             self.log("x", float(dataloader_idx), **PLAIN)
 
-    monkeypatch.setattr(Trainer, "lenient", True)
+    monkeypatch.setattr(Trainer, "policy", Policy(repeated_names=True, single_precision=True))
     with pytest.warns(LtWarning, match="dataloader_idx 0.*dataloader_idx 1.*add_dataloader_idx=False"):
         assert trainer().validate(Numbered(), [data(), data()], verbose=False) == [{"x": 0.0}, {"x": 1.0}]
 

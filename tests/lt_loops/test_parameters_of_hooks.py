@@ -8,6 +8,7 @@ from tests.lt_loops.conftest import Net, make_loader
 from torch.utils.data import DataLoader
 
 from lt_core import Callback
+from lt_core.dialect import Policy
 from lt_core.errors import LtWarning
 from lt_loops import Trainer
 
@@ -135,8 +136,8 @@ def test_after_a_star_a_default_stays_in_silence(owner, name):
 
 @pytest.mark.parametrize(("owner", "name"), TABLE)
 @pytest.mark.parametrize("default", ["None", "7", "0.5", "True", "'x'"])
-def test_a_lenient_trainer_fills_all_by_place(default, owner, name, monkeypatch):
-    monkeypatch.setattr(Trainer, "lenient", True)
+def test_by_its_policy_a_trainer_fills_all_by_place(default, owner, name, monkeypatch):
+    monkeypatch.setattr(Trainer, "policy", Policy(fills_by_place=True))
     assert received(owner, name, f"other={default}") == received(owner, name, HOOKS[name][-1])
 
 

@@ -7,6 +7,7 @@ from torch.optim import LBFGS, SGD, Adam, AdamW
 from torch.optim.lr_scheduler import ExponentialLR, OneCycleLR, ReduceLROnPlateau, StepLR
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
+from lt_core.dialect import Policy
 from lt_loops import Trainer
 
 OPTIMIZERS = {
@@ -127,7 +128,7 @@ def test_as_in_lightning_a_second_fit_makes_its_optimizers_anew(trainer, net, lo
     for epochs in (1, 2):
         (optimizer,), (scheduler,) = make(theirs)
         by_hand(theirs, loader(), epochs, optimizer=optimizer, each_epoch=scheduler.step)
-    monkeypatch.setattr(Trainer, "lenient", True)
+    monkeypatch.setattr(Trainer, "policy", Policy(new_optimizers=True))
     mine, fit = seeded(net, make), trainer(max_epochs=1)
     fit.fit(mine, loader())
     fit.max_epochs = 3
@@ -176,7 +177,7 @@ def test_as_in_lightning_each_loss_is_divided_by_the_size_of_a_full_window(closu
         def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
             optimizer.step(closure=optimizer_closure)
 
-    monkeypatch.setattr(Trainer, "lenient", True)
+    monkeypatch.setattr(Trainer, "policy", Policy(full_windows=True))
     module = (Steps if closure else Watched)(OPTIMIZERS["SGD"])
     trainer(accumulate_grad_batches=3).fit(module, [torch.ones(1, 8)] * 4)
     assert steps == pytest.approx([2 / 3, 1 / 3])
@@ -207,7 +208,7 @@ def test_as_in_lightning_the_frequency_of_steps_counts_the_batches_of_an_epoch(
         scheduler = kind(optimizer, 1, 0.5) if kind is StepLR else kind(optimizer, patience=0, factor=0.5)
         return [optimizer], [{"scheduler": scheduler, "interval": "step", "frequency": 3, "monitor": "seen"}]
 
-    monkeypatch.setattr(Trainer, "lenient", True)
+    monkeypatch.setattr(Trainer, "policy", Policy(schedules_by_batch=True))
     trainer(max_epochs=2, accumulate_grad_batches=window).fit(Watched(make), [torch.ones(1, 8)] * 8)
     assert seen == rates
 
@@ -653,7 +654,7 @@ def test_draws_of_the_hooks_come_before_the_iterators_and_in_lightning_after_the
     lightning, hook, workers, trainer, net, loader, seeded, same, feed, monkeypatch
 ):
     theirs = by_hand_with(lightning, seeded(late(net, hook)), loader(num_workers=workers), hook)
-    monkeypatch.setattr(Trainer, "lenient", lightning)
+    monkeypatch.setattr(Trainer, "policy", Policy(loaders_before_hooks=lightning))
     mine = seeded(late(net, hook))
     trainer(max_epochs=2).fit(mine, loader(num_workers=workers))
     same(mine, theirs)
@@ -664,7 +665,7 @@ def test_draws_of_the_hooks_come_before_the_iterators_and_in_lightning_after_the
 def test_draws_of_the_hooks_that_begin_an_evaluation_come_before_its_iterator_and_in_lightning_after_it(
     lightning, run, word, trainer, net, loader, monkeypatch
 ):
-    monkeypatch.setattr(Trainer, "lenient", lightning)
+    monkeypatch.setattr(Trainer, "policy", Policy(loaders_before_hooks=lightning))
     drawn = []
     module, batches = net(), loader()
     setattr(module, f"{word}_step", lambda batch, batch_idx: drawn.append(torch.rand(())))
@@ -684,7 +685,7 @@ def test_a_resume_in_the_first_epoch_is_exact_where_its_iterator_was_made_first(
     workers, rows, trainer, net, loader, seeded, same, monkeypatch, tmp_path
 ):
     pytest.importorskip("lt_data")  # core's own feed makes the iterator and draws the order in one go
-    monkeypatch.setattr(Trainer, "lenient", True)
+    monkeypatch.setattr(Trainer, "policy", Policy(loaders_before_hooks=True))
 
     def data():
         return loader(12, num_workers=workers, **({} if rows else {"collate_fn": default_collate_of_its_own}))

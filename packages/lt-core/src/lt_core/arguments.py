@@ -117,7 +117,7 @@ def matched(
     *,
     constants: Mapping[str, Any] = NOTHING,
     synonyms: Mapping[str, str] = NOTHING,
-    lenient: bool = False,
+    always: bool = False,
 ) -> Callable[..., Any] | None:
     """Return what is called with the ``offered`` arguments by position, and calls ``function`` with those it takes.
 
@@ -130,7 +130,7 @@ def matched(
         offered: the names of the arguments.
         constants: values for parameters with other names.
         synonyms: other names of offered arguments.
-        lenient: fill optional parameters of other names whatever their default.
+        always: fill optional parameters of other names whatever their default.
 
     Returns:
         None where a required parameter cannot be filled.
@@ -160,7 +160,7 @@ def matched(
             places.append((offered.index(name), None))
         elif name in constants:
             places.append((None, constants[name]))
-        elif left and (required or by_place(function, parameter, offered, lenient=lenient)):
+        elif left and (required or by_place(function, parameter, offered, always=always)):
             places.append((left.pop(0), None))
         elif required:
             return None
@@ -176,15 +176,15 @@ def by_place(
     parameter: inspect.Parameter,
     offered: Sequence[str],
     *,
-    lenient: bool,
+    always: bool,
     free: bool = True,
 ) -> bool:
     """Return whether an optional parameter gets what comes next of ``offered``, of another name.
 
-    A ``lenient`` run gives it always; any other one where no parameter asks for it by name (``free``) and the default
+    ``always``: whatever its default; else where no parameter asks for it by name (``free``) and the default
     is None or a whole number, as an index has it. Otherwise the default stays, with a warning.
     """
-    if lenient or (free and (parameter.default is None or type(parameter.default) is int)):
+    if always or (free and (parameter.default is None or type(parameter.default) is int)):
         return True
     own = getattr(function, "func", function)  # a callback's hook comes with Trainer and module bound
     name = parameter.name

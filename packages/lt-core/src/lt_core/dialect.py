@@ -6,7 +6,7 @@ lt itself knows today's names only. lt-compat speaks Lightning 1.x's; another pa
 where lt would otherwise raise an error (an unknown argument or a wrong value, a hook whose signature does not fit, an
 attribute that is not there, a checkpoint without lt's own part), or where a name appears that the dialect has as an
 entry point. Until then it is not imported. What differs from lt's own behavior is a subclass of the Trainer
-(see ``Trainer.lenient``), which the user takes on purpose.
+with another :class:`Policy`, which the user takes on purpose.
 
 **How to write one.** Subclass :class:`Dialect`, override what you need, and name the class (it is made without
 arguments) in the group ``lt.compat``, once for each old name of a hook, or of a parameter of a hook; a dialect without
@@ -34,6 +34,7 @@ Say each old spelling once, with today's, by :func:`lt_core.errors.warn` and ``L
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -50,6 +51,7 @@ __all__ = [
     "NOT_MINE",
     "Dialect",
     "HookAdapter",
+    "Policy",
     "Progress",
     "StepKind",
     "Window",
@@ -179,6 +181,42 @@ class Dialect:
             window: micro-batches of each optimizer step in an epoch.
         """
         return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """What a class of Trainers does; lt's own way is that of the defaults. The Trainer of lt.compat has all as True.
+
+    A subclass chooses by its attribute ``policy``, and may pickle with it::
+
+        class MyTrainer(Trainer):
+            policy = Policy(offers_closures=True)
+
+    Attributes:
+        loaders_before_hooks: the first epoch's iterator is made before ``on_train_start``, that of an evaluation before
+            ``on_validation_start``, so that random numbers are drawn in this order.
+        single_precision: logged values are numbers of 32 bits, and summed as such.
+        repeated_names: a second value under one name is a warning, no error.
+        epochs_without_loss: an epoch of which no batch had a loss is a warning, no error.
+        fills_by_place: optional parameters of hooks get arguments of other names whatever their default.
+        full_windows: each loss is divided by the size of a full window, at the epoch's end and beside a batch without
+            a loss too.
+        schedules_by_batch: a scheduler's ``frequency`` counts the batches of an epoch, not optimizer steps.
+        new_optimizers: a second ``fit`` of a module makes its optimizers anew.
+        offers_closures: an optimizer whose step can take a closure gets it, unless it is torch's.
+        own_words: ``setup`` and ``teardown`` get ``trainer.state.fn``.
+    """
+
+    loaders_before_hooks: bool = False
+    single_precision: bool = False
+    repeated_names: bool = False
+    epochs_without_loss: bool = False
+    fills_by_place: bool = False
+    full_windows: bool = False
+    schedules_by_batch: bool = False
+    new_optimizers: bool = False
+    offers_closures: bool = False
+    own_words: bool = False
 
 
 class HookAdapter(Callback):

@@ -141,7 +141,7 @@ def after_epoch(run: Run) -> None:
     if run.stopping.leaving:  # the epoch is not over: a resume goes on in it, and ends it
         run.training.settle()
         return
-    run.losses.check_epoch(only_warns=run.job.lenient)
+    run.losses.check_epoch(only_warns=run.job.policy.epochs_without_loss)
     run.saves.hear()
     position, recorder = run.position, run.recorder
     # three times: each group of hooks reads what the one before it has logged, of which the ranks may differ

@@ -191,7 +191,8 @@ def read(
     """
     total, first, opened = 0, None, None
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
-    if run.job.lenient and feeds:  # as TrainingData.open_first: making the iterator and the hooks may both draw
+    # as TrainingData.open_first: making the iterator and the hooks may both draw
+    if run.job.policy.loaders_before_hooks and feeds:
         first = feeds[0]
         first.set_epoch(run.position.epoch)
         opened = iter(first)

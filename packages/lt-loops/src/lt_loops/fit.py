@@ -79,7 +79,8 @@ def run_fit(run: Run) -> RunResult:
         run.call("on_fit_start", phase="on_fit_start")
         set_up_training(run)
         _sanity_check(run)
-        if run.job.lenient and run.origin.saved is None:  # a resume first puts back the generators that it uses
+        # a resume first puts back the generators that it uses
+        if run.job.policy.loaders_before_hooks and run.origin.saved is None:
             run.data.open_first()
         announcements.warn_of_eval_mode(run.module)
         run.elapsed.begin_training(run.hooks)

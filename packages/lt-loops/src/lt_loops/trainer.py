@@ -13,7 +13,7 @@ from lt_core import CallbackBase, plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.data import DataSource, Feed
-from lt_core.dialect import dialects
+from lt_core.dialect import Policy, dialects
 from lt_core.duration import Duration
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced, warn
 from lt_core.files.checkpoint_header import Contents
@@ -120,11 +120,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         PluginError: for a name that no installed package provides.
     """
 
-    lenient: ClassVar[bool] = False
-    """Whether scripts run that count on what lt does otherwise on purpose: the first epoch's iterator is made before
-    ``on_train_start``, that of an evaluation before ``on_validation_start``, an epoch without any loss is a warning, no
-    error, and logged values are numbers of 32 bits, summed as such. The Trainer of ``lt.compat`` sets it.
-    """
+    policy: ClassVar[Policy] = Policy()
+    """What runs do otherwise than lt does; the Trainer of ``lt.compat`` sets it."""
 
     hidden_arguments: ClassVar[tuple[str, ...]] = tuple(
         n for n, argument in ARGUMENTS.items() if not argument.parameter
@@ -415,7 +412,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             word=asked if asked in WORDS else "",
             trusted=weights_only is False,
             compile_options=compiled if self.settings.compile is None else self.settings.compile,
-            lenient=self.lenient,
+            policy=self.policy,
         )
         return Run(job, self._shows, last=self._fitted if continues else None)
 

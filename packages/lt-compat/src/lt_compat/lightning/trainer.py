@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache, wraps
 from typing import Any
 
@@ -20,6 +20,7 @@ from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
+from lt_core.dialect import Policy
 from lt_core.environment import Environment
 from lt_core.errors import CheckpointError, silenced, warn
 from lt_core.launcher import Launcher
@@ -51,6 +52,10 @@ _SAID_IN_LIGHTNING = {
 """By lt's code, the beginning of what Lightning 2.6 says there."""
 
 
+POLICY = Policy(**{field.name: True for field in fields(Policy)})
+"""All that Lightning does otherwise."""
+
+
 @cache
 def trainer_class() -> type:
     """Return the installed Trainer's class with loops that can be asked for their limits."""
@@ -58,7 +63,7 @@ def trainer_class() -> type:
 
     class Trainer(base):  # type: ignore[misc]
         __doc__ = base.__doc__
-        lenient = True
+        policy = POLICY
 
         @property
         def strategy(self) -> Any:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lt_core.batch import batch_size_of
 from lt_core.data import Feed
+from lt_core.dialect import Policy
 from lt_core.errors import LogError, warn
 from lt_core.logging.recorder import Given, Recorder
 from lt_core.ranks import Ranks
@@ -47,15 +48,15 @@ class RunRecorder(Recorder):
         deferred: where calls of ``self.log`` are kept that :meth:`log` makes later; None where they are made now.
     """
 
-    def __init__(self, *, lenient: bool = False) -> None:
+    def __init__(self, policy: Policy = Policy()) -> None:
         """Start without any value.
 
         Args:
-            lenient: do as Lightning does: count in single precision, and only warn of a second value under a name;
-                default: count in double, and refuse it.
+            policy: whether to count in single precision in place of double, and only to warn of a second value under
+                a name in place of refusing it.
         """
-        self._lenient = lenient
-        self._slot_kind = SingleSlot if lenient else Slot
+        self._policy = policy
+        self._slot_kind = SingleSlot if policy.single_precision else Slot
         self.slots: dict[str, Slot] | None = None
         self.batch: Any = None
         self.rank = 0
@@ -358,8 +359,8 @@ class RunRecorder(Recorder):
                     )
 
     def refuse(self, message: str) -> None:
-        """Raise for a second value under one name; only warn where code written for Lightning runs."""
-        if not self._lenient:
+        """Raise for a second value under one name, or only warn, as the policy is."""
+        if not self._policy.repeated_names:
             raise LogError(message, code="LT518")
         warn(message, code="LT518")
 

@@ -78,8 +78,8 @@ class Run:
         self.callback_states = CallbackStates(self.callbacks, job.trainer, module, quiet=quiet)
         self.weights = Weights(module, parts.strategy)
         self.position = Position()
-        self.recorder: RunRecorder = RunRecorder(lenient=job.lenient) if last is None else last.recorder
-        self.ahead = Ahead(self.position, settings.steps_per_execution, full=job.lenient)
+        self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
+        self.ahead = Ahead(self.position, settings.steps_per_execution, full=job.policy.full_windows)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)
         self.data = TrainingData(self.ahead, limits, self.feeds, settings.overfit_batches)
@@ -97,7 +97,7 @@ class Run:
             self.strategy,
             self.precision,
             self.weights,
-            Schedulers(self.ahead, module, self.recorder, self.evaluation, job.lenient),
+            Schedulers(self.ahead, module, self.recorder, self.evaluation, job.policy.schedules_by_batch),
         )
         self.lock = RunLock()
         self.losses = LossWatch(self.position, module, self.strategy, self.training, raises=settings.detect_anomaly)
@@ -113,7 +113,7 @@ class Run:
         self._logged_as: dict[int, tuple[Callback, LightningModule | None]] = {}
         if last is not None:
             self.position.load_state_dict(last.position.state_dict())
-            self.training.go_on_from(last.training, anew=job.lenient)  # as Lightning has it
+            self.training.go_on_from(last.training, anew=job.policy.new_optimizers)
             self.data.go_on_from(last.data)
             self.origin.go_on_from(last.origin)
             self.evaluation.go_on_from(last.evaluation)
@@ -152,7 +152,7 @@ class Run:
     @property
     def fn(self) -> str:
         """The stage as ``setup`` and ``teardown`` get it."""
-        return (self.job.lenient and self.trainer.state.fn) or self.stage
+        return (self.job.policy.own_words and self.trainer.state.fn) or self.stage
 
     @property
     def speaks(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from lt_core.callback import Callback
 from lt_core.data import DataSource
+from lt_core.dialect import Policy
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler, by_action
 from lt_core.states import TrainerState
@@ -26,7 +27,7 @@ class Host(TrainerAPI, Protocol):
 
     @property
     def state(self) -> TrainerState:
-        """What runs, in the words that ``setup`` and ``teardown`` get from a lenient Trainer."""
+        """What runs, in the words that ``setup`` and ``teardown`` get where the policy says so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -40,7 +41,7 @@ class Job:
         word: the word that meant it; empty for a path, and for nothing.
         trusted: whether that file may run code as it is read.
         compile_options: for ``torch.compile`` of the training step; None: it is not compiled.
-        lenient: see the Trainer.
+        policy: see the Trainer.
     """
 
     trainer: Host
@@ -54,7 +55,7 @@ class Job:
     word: str = ""
     trusted: bool = False
     compile_options: dict[str, Any] | None = None
-    lenient: bool = False
+    policy: Policy
 
     @property
     def datamodule(self) -> DataSource | None:

@@ -32,8 +32,8 @@ from lt_loops.setup.signatures import (
     BoundHook,
     adapted,
     called,
-    called_leniently,
     described,
+    fills_by_place,
     former_parameters,
     plain_function,
     taken_places,
@@ -186,7 +186,7 @@ def _check(function: Callable[..., Any], name: str, offered: Sequence[str]) -> N
     if name in _BY_COUNT:
         taken_places(function, offered, len(offered) - 1)  # without dataloader_idx, which one loader alone has not
     elif name in CURRENT:
-        if matched(function, offered, synonyms=SYNONYMS, lenient=called_leniently(function)) is None:
+        if matched(function, offered, synonyms=SYNONYMS, always=fills_by_place(function)) is None:
             raise unfit(function, name, offered)
     elif not takes(function, offered):
         some = offered or isinstance(function, BoundHook)

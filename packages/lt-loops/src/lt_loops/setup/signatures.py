@@ -39,8 +39,8 @@ CURRENT: Mapping[str, tuple[str, ...]] = {
 """Arguments of the hooks that may take fewer, or in another order."""
 
 _AS_IS: WeakKeyDictionary[Callable[..., Any], set[tuple[str, bool, bool]]] = WeakKeyDictionary()
-"""Functions that take a hook's arguments as they are, with the hooks, whether as a callback's, and whether of a lenient
-Trainer: a look at a signature takes 30 microseconds.
+"""Functions that take a hook's arguments as they are, with the hooks, whether as a callback's, and whether
+optional parameters are filled by place: a look at a signature takes 30 microseconds.
 """
 
 OFFERED = ("batch", "batch_idx", "dataloader_idx")
@@ -68,13 +68,13 @@ def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[.
     Raises:
         HookError: for a required parameter that nothing can fill; shows both signatures.
     """
-    lenient = called_leniently(function)
-    plain, use = plain_function(function), (name, isinstance(function, BoundHook), lenient)
+    always = fills_by_place(function)
+    plain, use = plain_function(function), (name, isinstance(function, BoundHook), always)
     if plain is not None and use in _AS_IS.get(plain, ()):
         return function
     offered = CURRENT[name]
     former = former_parameters(function, offered)
-    hook = None if former else matched(function, offered, synonyms=SYNONYMS, lenient=lenient)
+    hook = None if former else matched(function, offered, synonyms=SYNONYMS, always=always)
     if hook is function and name in BY_KEYWORD:
         hook = _by_keyword(function, BY_KEYWORD[name])
     hook = hook or understood(function, name, offered, extra)
@@ -85,11 +85,13 @@ def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[.
     return hook
 
 
-def called_leniently(function: Callable[..., Any]) -> bool:
-    """Return whether a lenient Trainer calls a method of its module's or datamodule's, or a callback's."""
+def fills_by_place(function: Callable[..., Any]) -> bool:
+    """Return whether the policy of the Trainer that calls a method of its module's or datamodule's, or a callback's,
+    fills optional parameters whatever their default.
+    """
     with suppress(AttributeError, RuntimeError):  # outside of a run
         trainer = function.args[0] if isinstance(function, BoundHook) else function.__self__.trainer  # type: ignore[attr-defined]
-        return bool(trainer.lenient)
+        return bool(trainer.policy.fills_by_place)
     return False
 
 
@@ -166,10 +168,10 @@ def taken_places(function: Callable[..., Any], offered: Sequence[str], spread: i
         parameters = inspect.signature(_unwrapped(function)).parameters.values()
     except (TypeError, ValueError):
         return list(range(len(offered)))
-    lenient, names = called_leniently(function), {parameter.name for parameter in parameters}
+    always, names = fills_by_place(function), {parameter.name for parameter in parameters}
     needed = {p.name if p.kind is not p.VAR_POSITIONAL else "*" for p in parameters if p.default is p.empty}
     needed -= {p.name for p in parameters if p.kind is p.VAR_KEYWORD}
-    by_name = not lenient and needed <= set(offered)
+    by_name = not always and needed <= set(offered)
     places: list[int] = []
     for parameter in parameters:
         required = parameter.default is parameter.empty
@@ -188,7 +190,7 @@ def taken_places(function: Callable[..., Any], offered: Sequence[str], spread: i
                 break
             free = parameter.name not in offered and offered[left[0]] not in names
             if offered[left[0]] != parameter.name and not by_place(
-                function, parameter, offered, lenient=lenient, free=free
+                function, parameter, offered, always=always, free=free
             ):
                 break
         if not left:

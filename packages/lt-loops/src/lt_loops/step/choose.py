@@ -42,7 +42,7 @@ def make_plan(run: Run) -> Plan:
     _fill_zero_grad(plan, run.module, run.strategy, run.position)
     other = _other_kind(run.module, training.made)
     cuts = run.job.limits.accumulate_grad_batches == "auto"
-    plan.kind = _choose(run.module, training.made, plan, other, cuts=cuts, offered=run.job.lenient)
+    plan.kind = _choose(run.module, training.made, plan, other, cuts=cuts, offered=run.job.policy.offers_closures)
     batches, once = run.ahead.num_batches, not run.position.step and not run.job.settings.fast_dev_run
     if once and plan.kind != "manual" and 0 < batches < plan.window:
         warn(
