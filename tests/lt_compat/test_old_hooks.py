@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from lt_compat.v1.hooks import adapted_module
 from lt_core import Callback, HookError, LightningModule, LtDeprecationWarning
 from lt_loops import Trainer
 from lt_loops.setup.signatures import adapted
@@ -137,6 +139,61 @@ def test_hooks_with_the_signatures_of_old_are_filled_by_name() -> None:
         trainer = fit(module, callbacks=[Watcher()])
     assert module.calls[:4] == ["setup", "epoch", (False, torch.optim.SGD, 0), 0]
     assert trainer.global_step == 4
+
+
+def _steps(self: Any, epoch: int, batch_idx: int, optimizer: Any, optimizer_idx: int, closure: Any) -> None:
+    self.calls.append(optimizer_idx)
+    optimizer.step(closure=closure)
+
+
+def _goes_back(self: Any, loss: Tensor, optimizer: Any, optimizer_idx: int) -> None:
+    self.calls.append(optimizer_idx)
+    loss.backward()
+
+
+def _clips(self: Any, optimizer: Any, opt_idx: int) -> None:
+    self.calls.append(opt_idx)
+
+
+class Plain(LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.calls = nn.Linear(8, 1), []
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        loss: Tensor = self.layer(batch[0]).pow(2).mean()
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+ALONE = {"optimizer_step": _steps, "backward": _goes_back, "on_before_optimizer_step": _clips}
+
+
+@pytest.mark.parametrize("on_the_object", [False, True])
+@pytest.mark.parametrize("name", ALONE)
+def test_one_hook_of_old_among_those_of_today_is_filled(name: str, on_the_object: bool) -> None:
+    kind: Any = Plain if on_the_object else type("Own", (Plain,), {name: ALONE[name]})
+    module = kind()
+    if on_the_object:
+        setattr(module, name, ALONE[name].__get__(module))
+    fit(module)
+    assert module.calls == [0] * 4
+
+
+@pytest.mark.filterwarnings("ignore:The hook .* is one of 1.x")
+def test_an_adapted_module_is_the_users_to_all_that_look_at_what_it_holds() -> None:
+    module = Ends()
+    adapted = adapted_module(module)
+    again = pickle.loads(pickle.dumps(adapted))
+    assert isinstance(adapted, Ends)
+    assert type(adapted).__name__ == "Ends"
+    adapted.layer = nn.Linear(8, 2)
+    assert module.layer is adapted.layer
+    assert list(adapted.state_dict()) == list(module.state_dict())
+    assert again.validation_step(None, 3) == 30
+    assert again.layer is not module.layer
 
 
 def test_truncated_back_propagation_hands_on_the_hidden_state() -> None:

@@ -75,7 +75,7 @@ def test_two_packages_with_one_name_are_an_error_that_names_both(folder):
 def test_a_dialect_that_overrides_nothing_understands_nothing():
     empty, given = Dialect(), {"voyages": 3}
     assert empty.arguments("Trainer", given, []) == given
-    assert empty.adapted(print, "on_train_start", (), {}) is None
+    assert empty.before_run(None, None, ["mine"]) == (None, ["mine"])
     assert empty.progress({}, optimizers=1, batches=None, window=lambda epoch: 1) is None
 
 

@@ -19,7 +19,8 @@ QUIET = {
     "num_sanity_val_steps": 0,
 }
 PACKAGE = """
-from lt_core.dialect import NOT_MINE, Dialect, HookAdapter, StepKind
+from lt_core import Callback
+from lt_core.dialect import NOT_MINE, Dialect, StepKind
 
 
 class Twice(StepKind):
@@ -38,33 +39,43 @@ class Pirate(Dialect):
     def step_kind(self, module, arguments, optimizers, turns):
         return Twice() if "bottle" in arguments else None
 
-    def adapted(self, hook, name, offered, extra):
-        return (lambda *arguments: hook(*arguments, "rum")) if name == "on_train_batch_start" else None
-
-    def adapter(self, trainer, module, callbacks):
-        return Hooks(module) if hasattr(module, "ahoy") else None
-
     def attribute(self, owner, name):
+        if name == "output.treasure":
+            return lambda returned: owner.log_dict(returned["treasure"])
         return ("parrot of", owner) if name == "parrot" else NOT_MINE
 
-    def method(self, module, name, function):
-        share = module.__dict__.get("share", 1.0)
-        return function if name != "training_step" else lambda *batch: function(*batch) * share
-
-    def log_returned(self, module, returned, where):
-        module.log_dict(returned["treasure"])
-        return True
+    def before_run(self, trainer, module, callbacks):
+        if module is None:
+            return module, callbacks
+        return adapted(module), [*callbacks, Hooks()] if hasattr(module, "ahoy") else callbacks
 
 
-class Hooks(HookAdapter):
-    def __init__(self, module):
+def adapted(module):
+    class Adapted(type(module)):
+        def training_step(self, batch):
+            return module.training_step(batch) * module.__dict__.get("share", 1.0)
+
+        def __reduce_ex__(self, protocol):
+            return adapted, (module,)
+
+    if hasattr(module, "drunk"):
+        Adapted.on_train_batch_start = lambda self, batch, index: module.on_train_batch_start(batch, index, "rum")
+    if not hasattr(module, "share") and not hasattr(module, "drunk"):
+        return module
+    made = object.__new__(Adapted)
+    object.__setattr__(made, "__dict__", module.__dict__)
+    return made
+
+
+class Hooks(Callback):
+    def __init__(self):
         self.seen = []
-        self.on_train_batch_end = lambda trainer, module, outputs, batch, index: self.seen.append(index)
 
-        def end(trainer, module):
-            module.ahoy(self.seen)
+    def on_train_batch_end(self, trainer, module, outputs, batch, index):
+        self.seen.append(index)
 
-        self.on_train_epoch_end = end
+    def on_train_epoch_end(self, trainer, module):
+        module.ahoy(self.seen)
 """
 NAMES = "[lt.compat]\nahoy = {module}:Pirate\n" + "".join(
     f"{name} = {{module}}:Pirate\n" for name in ("parameter.bottle", "parameter.drink", "output.treasure")
@@ -119,7 +130,7 @@ def test_a_run_in_todays_words_imports_no_dialect(pirates):
     assert pirates not in sys.modules
 
 
-def test_a_hook_of_a_dialect_is_called_by_its_adapter(pirates):
+def test_a_callback_of_a_dialect_is_called_before_the_module(pirates):
     class Sails(Net):
         def ahoy(self, seen):
             self.seen = list(seen)
@@ -131,6 +142,8 @@ def test_a_hook_of_a_dialect_is_called_by_its_adapter(pirates):
 
 def test_a_parameter_of_a_dialect_is_filled_by_it(pirates):
     class Drinks(Net):
+        drunk = None
+
         def on_train_batch_start(self, batch, batch_idx, drink):
             self.drunk = drink
 
@@ -139,7 +152,26 @@ def test_a_parameter_of_a_dialect_is_filled_by_it(pirates):
     assert net.drunk == "rum"
 
 
-def test_a_step_goes_through_what_a_dialect_makes_of_it(pirates):
+def test_hooks_and_the_trainer_go_on_showing_the_users_module_and_callbacks(pirates):
+    class Drinks(Net):
+        drunk = None
+
+        def on_train_batch_start(self, batch, batch_idx, drink):
+            self.drunk = drink
+
+    class Watches(Callback):
+        def on_train_start(self, trainer, pl_module):
+            seen.extend((pl_module, trainer.lightning_module, *trainer.callbacks))
+
+    seen, net, watches = [], Drinks(), Watches()
+    trainer = fit(net, callbacks=watches)
+    assert [id(one) for one in seen] == [id(net), id(net), id(watches)]
+    trainer.max_epochs = 3
+    trainer.fit(net, DataLoader(TensorDataset(torch.zeros(6, 2)), batch_size=2))
+    assert trainer.global_step == 9  # the same module goes on
+
+
+def test_a_step_is_the_one_of_the_module_that_a_dialect_returns(pirates):
     net, before = Net(), Net().layer.weight
     net.ahoy, net.share = lambda seen: None, 0.0
     fit(net)

@@ -12,7 +12,7 @@ import torch
 from tests.lt_loops.conftest import make_trainer
 
 from lt_core import Callback, HookError, Logger, LtWarning
-from lt_core.errors import warn
+from lt_core.errors import ConfigTypeError, warn
 from lt_core.strategy import Strategy
 
 
@@ -291,8 +291,6 @@ def test_a_failing_logger_does_not_end_the_run(trainer, checks):
 
 @pytest.mark.filterwarnings("error")
 def test_an_error_before_the_first_hook_closes_what_was_opened(trainer, checks):
-    pytest.importorskip("lt_compat", reason="it warns of the hook, in place of the error without it")
-
     class Counts(Strategy):
         opened = closed = 0
 
@@ -302,13 +300,13 @@ def test_an_error_before_the_first_hook_closes_what_was_opened(trainer, checks):
         def close(self, error=None):
             self.closed += 1
 
-    class Old(checks):
-        def training_epoch_end(self, outputs):
-            """Warns that it is old, and here warnings are errors."""
+    class Brings(checks):
+        def configure_callbacks(self):
+            return [1]
 
     strategy, before = Counts(), signal.getsignal(signal.SIGTERM)
-    with pytest.raises(FutureWarning, match="training_epoch_end"):
-        trainer(strategy=strategy, detect_anomaly=True).fit(Old())
+    with pytest.raises(ConfigTypeError, match="configure_callbacks"):
+        trainer(strategy=strategy, detect_anomaly=True).fit(Brings())
     assert (strategy.opened, strategy.closed) == (1, 1)
     assert signal.getsignal(signal.SIGTERM) is before
     assert not torch.is_anomaly_enabled()

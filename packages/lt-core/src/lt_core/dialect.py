@@ -1,16 +1,17 @@
-"""Spellings of another trainer: a package that understands them does so through a :class:`Dialect`.
+"""Ways of another trainer: a package that understands them does so through a :class:`Dialect`, which has four doors.
 
 lt itself knows today's names only. lt-compat speaks Lightning 1.x's; another package may speak another one.
 
 **When a dialect is asked.** Installed is enough, and nothing that is right today is ever changed: a dialect is asked
-where lt would otherwise raise an error (an unknown argument or a wrong value, a hook whose signature does not fit, an
-attribute that is not there, a checkpoint without lt's own part), or where a name appears that the dialect has as an
-entry point. Until then it is not imported. What differs from lt's own behavior is a subclass of the Trainer
-with another :class:`Policy`, which the user takes on purpose.
+where lt would otherwise raise an error (an unknown argument or a wrong value, an attribute that is not there, a
+checkpoint without lt's own part, a hook whose signature does not fit), or where a name appears that the dialect has as
+an entry point. Until then it is not imported. What differs from lt's own behavior is a subclass of the Trainer with
+another :class:`Policy`, which the user takes on purpose.
 
 **How to write one.** Subclass :class:`Dialect`, override what you need, and name the class (it is made without
-arguments) in the group ``lt.compat``, once for each old name of a hook, or of a parameter of a hook; a dialect without
-such names has one entry point with its own::
+arguments) in the group ``lt.compat``, once for each old name of a hook, of a parameter (``parameter.<name>``), or of a
+key with a mapping in what a step returns (``output.<name>``); a dialect without such names has one entry point with its
+own::
 
     [project.entry-points."lt.compat"]
     before_training = "mine.dialect:Mine"
@@ -21,12 +22,12 @@ such names has one entry point with its own::
                 given["max_epochs"] = given.pop("num_epochs")
             return given
 
-        def adapter(self, trainer, module, callbacks):
-            return Hooks(module) if hasattr(module, "before_training") else None
+        def before_run(self, trainer, module, callbacks):
+            return module, [*callbacks, Hooks()] if hasattr(module, "before_training") else callbacks
 
-    class Hooks(HookAdapter):
-        def __init__(self, module):
-            self.on_train_start = lambda trainer, module: module.before_training()
+    class Hooks(Callback):
+        def on_train_start(self, trainer, pl_module):
+            pl_module.before_training()
 
 Say each old spelling once, with today's, by :func:`lt_core.errors.warn` and ``LtDeprecationWarning``.
 """
@@ -36,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import nn
 from torch.optim import Optimizer
@@ -50,14 +51,11 @@ from lt_core.trainer import TrainerAPI
 __all__ = [
     "NOT_MINE",
     "Dialect",
-    "HookAdapter",
     "Policy",
-    "Progress",
     "StepKind",
     "Window",
     "attribute_of",
     "dialects",
-    "method_of",
     "spoken",
     "spoken_by",
 ]
@@ -73,8 +71,6 @@ class Dialect:
     epochs, never in a step.
     """
 
-    # ---- the Trainer -------------------------------------------------------------------------------------------------
-
     def arguments(self, where: str, given: dict[str, Any], problems: list[ConfigError]) -> dict[str, Any]:
         """Return the arguments of a call in today's names and values; what the dialect does not know as it is.
 
@@ -89,10 +85,11 @@ class Dialect:
         return given
 
     def attribute(self, owner: Any, name: str) -> Any:
-        """Return the attribute ``name`` of a Trainer, or of its class, that lt's has not; :data:`NOT_MINE` for others.
+        """Return the attribute ``name`` of ``owner``, which lt's has not; :data:`NOT_MINE` for others.
 
         Args:
-            owner: the Trainer; the class for what is read of the class, as a class method is.
+            owner: the Trainer; its class for what is read of the class, as a class method is; a module for
+                ``output.<name>``, whose value takes what ``training_step`` returned with a mapping under this name.
             name: without an underscore in front.
 
         Raises:
@@ -100,45 +97,36 @@ class Dialect:
         """
         return NOT_MINE
 
-    def trainer_made(self, trainer: TrainerAPI) -> None:
-        """Do what is due when a Trainer was made. Asked where a callback has a method with a name of the dialect."""
-
-    # ---- hooks -------------------------------------------------------------------------------------------------------
-
-    def adapted(self, hook: Hook, name: str, offered: Sequence[str], extra: Mapping[str, Any]) -> Hook | None:
-        """Return what takes the ``offered`` arguments by position and calls ``hook``; None where it cannot be.
-
-        Asked for a hook with required parameters that ``offered`` does not fill, or one with a parameter's name of the
-        dialect.
+    def progress(
+        self, tree: Mapping[str, Any], *, optimizers: int, batches: int | None, window: Callable[[int], int]
+    ) -> tuple[int, int, int] | None:
+        """Return where the run stood that wrote a file which is not lt's: the epoch to go on in, the batches of it that
+        were done, the optimizer steps in all; None where the file does not say it.
 
         Args:
-            hook: a bound method; a callback's is a ``functools.partial`` with the Trainer and the module bound.
-            name: of the hook.
-            offered: what lt calls it with: ``("outputs", "batch", "batch_idx")``.
-            extra: what lt could give beside these, by name.
+            tree: the file's content.
+            optimizers: how many the run has that goes on.
+            batches: of an epoch; None where it is unknown.
+            window: micro-batches of each optimizer step in an epoch.
         """
         return None
 
-    def adapter(
-        self, trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]
-    ) -> HookAdapter | None:
-        """Return what adapts the hooks of one run; None where the dialect finds nothing of its own.
+    def before_run(
+        self, trainer: TrainerAPI, module: LightningModule | None, callbacks: Sequence[Callback]
+    ) -> tuple[LightningModule | None, Sequence[Callback]]:
+        """Return the module and the callbacks whose hooks a run calls in place of the user's.
 
-        Asked once for a run of whose module or callbacks a method has a name of the dialect, or does not fit.
-        """
-        return None
-
-    def method(self, module: LightningModule, name: str, function: Hook | None) -> Hook | None:
-        """Return what is called as the module's ``name``, one of the steps or ``configure_model``.
-
-        Asked where the module has a method with a name of the dialect.
+        Asked where a method has a name of the dialect, or does not fit; again where callbacks have changed; and of a
+        callback's hooks that see a checkpoint. What is returned is only called: ``trainer.lightning_module`` and
+        ``trainer.callbacks`` stay the user's. A module is placed and trained too, so that it shares its parameters with
+        the user's, and it may be pickled on its way to other processes. Callbacks keep their order; more may follow.
 
         Args:
-            module: the user's.
-            name: ``"training_step"``, ``"configure_model"``...
-            function: what would be called; None where the module does not define it.
+            trainer: whose run it is.
+            module: the user's; None where the Trainer has just been made.
+            callbacks: the user's.
         """
-        return function
+        return module, callbacks
 
     # ---- the training step -------------------------------------------------------------------------------------------
 
@@ -152,33 +140,6 @@ class Dialect:
             arguments: names of its parameters.
             optimizers: how many there are.
             turns: the ``frequency`` of each in ``configure_optimizers``, where they have one.
-        """
-        return None
-
-    def log_returned(self, module: LightningModule, returned: Mapping[str, Any], where: str) -> bool:
-        """Log what a method returned to be logged; return whether anything was.
-
-        Asked for a mapping in which a key of the dialect holds a mapping.
-
-        Args:
-            module: whose ``log`` to call.
-            returned: by ``training_step``.
-            where: the method's name.
-        """
-        return False
-
-    # ---- checkpoints -------------------------------------------------------------------------------------------------
-
-    def progress(
-        self, tree: Mapping[str, Any], *, optimizers: int, batches: int | None, window: Callable[[int], int]
-    ) -> Progress | None:
-        """Return where the run stood that wrote a file which is not lt's; None where the file does not say it.
-
-        Args:
-            tree: the file's content.
-            optimizers: how many the run has that goes on.
-            batches: of an epoch; None where it is unknown.
-            window: micro-batches of each optimizer step in an epoch.
         """
         return None
 
@@ -217,34 +178,6 @@ class Policy:
     new_optimizers: bool = False
     offers_closures: bool = False
     own_words: bool = False
-
-
-class HookAdapter(Callback):
-    """The hooks of one run in another dialect: a callback that is called after the user's and before the module.
-
-    Set only the hooks that are needed as attributes, since an unused one costs nothing. It is in no list of callbacks.
-    """
-
-    def adapted(self, hook: Hook, name: str, offered: Sequence[str]) -> Hook | None:
-        """As :meth:`Dialect.adapted`, for a hook that needs what the adapter keeps; asked before it."""
-        return None
-
-    def look_again(self, callbacks: Sequence[Callback]) -> None:
-        """Find the hooks anew: callbacks have changed."""
-
-
-class Progress(NamedTuple):
-    """Where a run stood.
-
-    Attributes:
-        epoch: the one to go on in.
-        batch: batches of it that were done.
-        step: optimizer steps in all.
-    """
-
-    epoch: int
-    batch: int
-    step: int
 
 
 class StepKind:
@@ -336,13 +269,6 @@ def spoken_by(owner: object) -> set[str]:
     own = getattr(owner, "__dict__", {})
     parts = own.get("_modules", {})
     return {name for name in spoken() if callable(own.get(name, getattr(kind, name, parts.get(name))))}
-
-
-def method_of(module: LightningModule, name: str, function: Hook | None) -> Hook | None:
-    """Return what is called as the module's ``name``: ``function``, or what a dialect makes of it."""
-    for dialect in dialects(spoken_by(module)):
-        function = dialect.method(module, name, function)
-    return function
 
 
 def attribute_of(owner: Any, name: str) -> Any:

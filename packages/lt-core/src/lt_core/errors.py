@@ -189,6 +189,7 @@ def warn(
         return
     text = f"{visible(message)} [{code}]"
     function: Any = getattr(about, "__func__", about)
+    function = getattr(function, "__wrapped__", function)
     with suppress(ValueError):  # stderr is closed
         if hasattr(function, "__code__"):
             _warn_at(

@@ -12,7 +12,6 @@ import torch
 from lt_core.batch import move_to_device
 from lt_core.callback import Callback
 from lt_core.data import Feed
-from lt_core.dialect import method_of
 from lt_core.errors import warn
 from lt_core.interface import is_overridden
 from lt_core.launcher import RunResult
@@ -258,8 +257,7 @@ def eval_step(job: Job, bound: Callable[..., Any], method: str, several: bool) -
     module, profiler = job.module, job.profiler
     if several:
         check_takes_index(module, method)
-    step = method_of(module, method, bound) or bound
-    step = job.parts.eval_precision.wrap_step(step)
+    step = job.parts.eval_precision.wrap_step(bound)
     if profiler is not None:
         step = profiler.wrap(method, step)
     return fitted(getattr(module, method), step, OFFERED, 2 + several)

@@ -12,7 +12,6 @@ from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.data_setup import prepare
-from lt_core.dialect import method_of
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, warn
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.interface import is_overridden
@@ -50,7 +49,7 @@ def set_up(run: Run) -> None:
     run.attach()
     # mistakes come first: preparing the data may take hours
     check_steps(run.stage, run.module, job.loaders, job.limits)
-    check_signatures(run.hooks.understood, run.hooks.unfit, run.module, run.callbacks, job.datamodule)
+    check_signatures(run.trainer, *run.hooks.called, job.datamodule)
     warn_of_misspelt(run.module, job.datamodule, run.callbacks)
     run.origin.agreed(*agreed_choice(run.trainer, run.origin.path, run.origin.header, run.stage))
     if run.stage == "fit" and run.evaluation.validates:
@@ -289,13 +288,11 @@ def _call_setup(run: Run) -> None:
     run.recorder.enter("setup")
     set_up(run.job.datamodule)
     for callback in run.callbacks:
-        adapted(BoundHook(callback.setup, run.trainer, run.module), "setup")(run.fn)
+        adapted(BoundHook(callback.setup, run.trainer, run.job.given), "setup")(run.fn)
     set_up(run.module)
-    own = run.module.configure_model if is_overridden(run.module, "configure_model", LightningModule) else None
-    make_layers = method_of(run.module, "configure_model", own)  # or what a dialect has for it
-    if make_layers is not None:
+    if is_overridden(run.module, "configure_model", LightningModule):
         with run.strategy.init_context(), run.precision.init_context():
-            make_layers()
+            run.module.configure_model()
         run.attach()  # modules that it made log into this run too
 
 

@@ -13,7 +13,7 @@ from lt_core import CallbackBase, plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.data import DataSource, Feed
-from lt_core.dialect import Policy, dialects
+from lt_core.dialect import Policy, dialects, spoken_by
 from lt_core.duration import Duration
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced, warn
 from lt_core.files.checkpoint_header import Contents
@@ -41,7 +41,7 @@ from lt_loops.run.signals import end_script, exits_process
 from lt_loops.run.stopping import Stopping
 from lt_loops.run.take_over import take_over
 from lt_loops.setup.hook_calls import call_event
-from lt_loops.setup.hook_check import methods_of_others
+from lt_loops.setup.hook_check import before_run
 from lt_loops.setup.loaders import Loaders, module_of
 from lt_loops.setup.parts import look_up, resolve
 from lt_loops.trial import Trial, run_trial
@@ -186,8 +186,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         self._parts = resolve(settings)
         self._limits = Limits.of(settings)
         self._fitted: Run | None = None
-        for dialect in dialects(methods_of_others(self.callbacks)):
-            dialect.trainer_made(self)
+        for dialect in dialects(set().union(*map(spoken_by, self.callbacks))):
+            dialect.before_run(self, None, self.callbacks)
         self._hinted = ""
         if self.strategy.one_process and (job := self.strategy.placement.environment).world_size > 1:
             self.print(
@@ -369,7 +369,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 raise ConfigTypeError(
                     f"{stage}() needs a module: nothing was fitted by this Trainer yet.", code="LT131"
                 )
-            model = self._run.module
+            model = self._run.job.given
             if dataloaders is None:
                 datamodule = datamodule or self._run.job.datamodule
             best = getattr(self.checkpoint_callback, "best_model_path", "")
@@ -399,11 +399,12 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         module, compiled = module_of(model, stage)
         path = choose_checkpoint(self, ckpt_path, stage, fitted=self._fitted is not None)
         asked = "" if ckpt_path is None else os.fspath(ckpt_path)
-        continues = stage == "fit" and path is None and self._fitted is not None and self._fitted.module is module
+        continues = stage == "fit" and path is None and self._fitted is not None and self._fitted.job.given is module
         job = Job(
             trainer=self,
             stage=stage,
-            module=module,
+            module=before_run(self, module, (), checks=False)[0],
+            given=module,
             loaders=Loaders.of_call(stage, module, datamodule, given),
             settings=self.settings,
             limits=self._limits,

@@ -73,7 +73,7 @@ class TrainerView(Collectives, TrainerAPI):
     @property
     def lightning_module(self) -> LightningModule:
         """The user's module of the present or last run; None before the first, where nobody expects one."""
-        return None if self._run is None else self._run.module  # type: ignore[return-value]
+        return None if self._run is None else self._run.job.given  # type: ignore[return-value]
 
     @property
     def model(self) -> nn.Module | None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lt_core.dialect import Progress
-
 __all__ = ["read_progress"]
 
 
 def read_progress(
     tree: Mapping[str, Any], optimizers: int, batches: int | None, window: Callable[[int], int]
-) -> Progress:
+) -> tuple[int, int, int]:
     """Return epoch, batch and step of a file that Lightning wrote.
 
     Its random generators are not in the file, so a shuffled loader goes on in another order. The gradients of an
@@ -31,7 +29,7 @@ def read_progress(
         epoch, done = _place(loops)
     else:
         epoch, done = _place_by_steps(step, int(tree.get("epoch", 0)), batches, window)
-    return Progress(epoch, done - done % window(epoch), step)
+    return epoch, done - done % window(epoch), step
 
 
 def _place(loops: dict[str, Any]) -> tuple[int, int]:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
+from lt_compat.v1.signatures import as_in_1_x
 from lt_core.callback import Callback
-from lt_core.dialect import HookAdapter
 from lt_core.errors import LtDeprecationWarning, warn
+from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["OldHooks", "call_init_hooks", "log_returned", "own_state", "with_old_name"]
+__all__ = ["OldHooks", "adapted_callback", "adapted_module", "call_init_hooks", "log_returned"]
+
+T = TypeVar("T")
 
 _EPOCH_ENDS = {
     "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
@@ -42,11 +47,12 @@ _WITH_OUTPUTS = ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch
 _INIT = ("on_init_start", "on_init_end")
 """Hooks of callbacks that were called when a Trainer was made."""
 
-_STEP_ENDS = ("training_step_end", "validation_step_end", "test_step_end")
-"""Methods of a module that got what the step returned, and returned what counts."""
+_ADAPTED = MODULE_HOOKS - {"forward", "training_step", "validation_step", "test_step", "predict_step"}
+_BY_COUNT = re.compile("on_(validation|test|predict)_batch_")
+"""Hooks of which lt fills any parameters by their places."""
 
 
-class OldHooks(HookAdapter):
+class OldHooks(Callback):
     """Calls the hooks of 1.x that a run's module and callbacks define where their time is today.
 
     Outputs of steps are kept only where a hook wants them.
@@ -57,19 +63,6 @@ class OldHooks(HookAdapter):
         self._outputs: dict[str, list[list[Any]]] = {}
         self._noted: set[str] = set()
         self._calls: dict[str, list[Callable[..., Any]]] = {}
-        self.look_again(callbacks)
-
-    @property
-    def finds_any(self) -> bool:
-        """Whether there is anything to adapt."""
-        return bool(self._calls)
-
-    def look_again(self, callbacks: Sequence[Callback]) -> None:
-        """Find the hooks anew. Outputs kept so far stay."""
-        for name in self._calls:
-            delattr(self, name)
-        self._calls = {}
-        module = self._module
         for old, (collects, calls) in _EPOCH_ENDS.items():
             method = getattr(module, old, None)
             if callable(method):
@@ -91,8 +84,13 @@ class OldHooks(HookAdapter):
             if wants is not None:
                 self._keep_outputs(name, wants)
 
-    def adapted(self, hook: Callable[..., Any], name: str, offered: Sequence[str]) -> Callable[..., Any] | None:
-        """Return an epoch's end called with the outputs of its steps, as in 1.0 to 1.3."""
+    @property
+    def finds_any(self) -> bool:
+        """Whether there is anything to adapt."""
+        return bool(self._calls)
+
+    def with_outputs(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any] | None:
+        """Return an epoch's end called with the outputs of its steps, as in 1.0 to 1.3; None for other hooks."""
         return partial(self._with_kept, name, hook) if _takes_outputs(hook, name) else None
 
     def _keep_outputs(self, name: str, hook: Callable[..., Any]) -> None:
@@ -176,23 +174,101 @@ def _is_number(value: Any) -> bool:
 # ---- methods ---------------------------------------------------------------------------------------------------------
 
 
-def with_old_name(module: LightningModule, name: str, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """Return ``function`` handing its output through the module's ``<name>_end``; or ``configure_model`` by its name
-    of 1.x.
-    """
-    old = "configure_sharded_model" if name == "configure_model" else f"{name}_end"
-    method: Callable[..., Any] | None = getattr(module, old, None)
-    if not callable(method) or (old not in _STEP_ENDS and (name != "configure_model" or function is not None)):
-        return function
-    if function is None:
-        _note(old, "configure_model", method)
-        return method
-    _note(old, f"its lines at the end of {name}", method)
-    step, end = function, method
+def adapted_module(module: LightningModule, hooks: OldHooks | None = None) -> LightningModule:
+    """Return a module whose hooks and steps take what lt calls them with; the user's own where all of them do."""
+    methods = _adapted_hooks(module, LightningModule, _ADAPTED, hooks)
+    for name in ("training_step", "validation_step", "test_step"):
+        end = getattr(module, f"{name}_end", None)
+        if callable(end):
+            _note(f"{name}_end", f"its lines at the end of {name}", end)
+            methods[name] = _followed(getattr(module, name), end)
+    layers = getattr(module, "configure_sharded_model", None)
+    if callable(layers) and not is_overridden(module, "configure_model", LightningModule):
+        _note("configure_sharded_model", "configure_model", layers)
+        methods["configure_model"] = layers
+    return _with_methods(module, methods, adapted_module)
+
+
+def adapted_callback(callback: Callback, trainer: TrainerAPI, module: LightningModule, hooks: OldHooks) -> Callback:
+    """Return a callback whose hooks take what lt calls them with; the user's own where all of them do."""
+    methods = _adapted_hooks(callback, Callback, CALLBACK_HOOKS, hooks, trainer, module)
+    return _with_methods(callback, {name: _past_trainer_and_module(call) for name, call in methods.items()})
+
+
+def _adapted_hooks(
+    owner: Any, base: type, names: Iterable[str], hooks: OldHooks | None, *first: Any
+) -> dict[str, Callable[..., Any]]:
+    """Return what calls each hook that does not take what lt has, both without the arguments ``first``."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name in names:
+        method = getattr(owner, name, None) if is_overridden(owner, name, base) else None
+        if not callable(method) or _BY_COUNT.match(name):
+            continue
+        hook = partial(method, *first) if first else method
+        offered = list(inspect.signature(getattr(base, name)).parameters)[1 + len(first) :]
+        call = hooks.with_outputs(name, hook) if hooks is not None else None
+        if name == "backward":
+            call = _backward(owner)
+        call = call or own_state(hook, name) or as_in_1_x(hook, offered, {})
+        if call is not None:
+            found[name] = call
+    return found
+
+
+def _backward(module: LightningModule) -> Callable[..., Any] | None:
+    """Return a backward that was given the optimizer too, called as today's."""
+
+    def backward(loss: Tensor) -> Any:
+        call = as_in_1_x(module.backward, ("loss",), {"optimizer": module.trainer.optimizers[0]})
+        return call and call(loss)
+
+    return backward if as_in_1_x(module.backward, ("loss",), {"optimizer": None}) is not None else None
+
+
+def _with_methods(owner: T, methods: Mapping[str, Callable[..., Any]], remade: Callable[[T], T] | None = None) -> T:
+    """Return an object that shares all that ``owner`` holds, with other ``methods``; a pickle is ``remade`` of it."""
+    if not methods:
+        return owner
+    kind: Any = type(owner)
+    kept = ("__module__", "__qualname__", "__doc__", "batch_hooks_every")
+    space: dict[str, Any] = {name: getattr(kind, name) for name in kept if hasattr(kind, name)}
+    for name, call in methods.items():
+        # what the object itself has by this name would come before a method of its class
+        space[name] = _as_property(call) if name in vars(owner) else _as_method(call, getattr(kind, name))
+    if remade is not None:
+        space["__reduce_ex__"] = lambda self, protocol: (remade, (owner,))
+    adapted: T = object.__new__(type(kind)(kind.__name__, (kind,), space))
+    object.__setattr__(adapted, "__dict__", vars(owner))
+    return adapted
+
+
+def _as_property(call: Callable[..., Any]) -> property:
+    return property(lambda self: call)
+
+
+def _as_method(call: Callable[..., Any], own: Any) -> Callable[..., Any]:
+    def method(self: Any, *arguments: Any) -> Any:
+        return call(*arguments)
+
+    made: Any = method
+    signature = inspect.signature(call)
+    owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    made.__signature__ = signature.replace(parameters=[owner, *signature.parameters.values()])
+    made.__wrapped__ = own  # what a warning about the method shows
+    return method
+
+
+def _past_trainer_and_module(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda trainer, module, *arguments: call(*arguments)
+
+
+def _followed(step: Callable[..., Any], end: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return a step that hands its output through its end."""
 
     def whole(*arguments: Any) -> Any:
         return end(step(*arguments))
 
+    whole.__signature__ = inspect.signature(step)  # type: ignore[attr-defined]
     return whole
 
 

@@ -40,9 +40,9 @@ def as_in_1_x(hook: Callable[..., Any], offered: Sequence[str], extra: Mapping[s
         extra: further ones that lt can give.
     """
     try:
-        own = inspect.signature(hook).parameters
+        own = {name for name, p in inspect.signature(hook).parameters.items() if p.default is p.empty}
     except (TypeError, ValueError):  # no function, or one that takes fewer than Trainer and module
         return None
-    if not own.keys() & ({*_CONSTANTS, *_SYNONYMS, *extra} - set(offered)):
+    if not own & ({*_CONSTANTS, *_SYNONYMS, *extra} - set(offered)):
         return None  # no hook of 1.x but a mistake, which lt explains
     return matched(hook, offered, constants={**_CONSTANTS, **extra}, synonyms=_SYNONYMS)

@@ -75,7 +75,7 @@ class Run:
         self.module, self.strategy, self.precision = module, parts.strategy, parts.precision
         self.callbacks, self.loggers = parts.callbacks, parts.loggers
         quiet = bool(settings.fast_dev_run or settings.barebones)
-        self.callback_states = CallbackStates(self.callbacks, job.trainer, module, quiet=quiet)
+        self.callback_states = CallbackStates(self.callbacks, job.trainer, job.given, quiet=quiet)
         self.weights = Weights(module, parts.strategy)
         self.position = Position()
         self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
@@ -179,7 +179,7 @@ class Run:
         self.recorder.join(self.strategy)
         if self.job.compile_options is not None:
             self.compile_report = CompileReport()
-        self.hooks = HookCalls(self.trainer, self.module, self.callbacks, profiler)
+        self.hooks = HookCalls(self.trainer, self.job.given, self.callbacks, profiler)
         self.open_log(profiler)
 
     def attach(self) -> None:

@@ -36,6 +36,8 @@ class Job:
 
     Attributes:
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
+        module: the one that is called: the user's, or what a dialect has for it.
+        given: the user's.
         limits: those of the ``settings`` that may change while the run goes on.
         ckpt_path: what to start from.
         word: the word that meant it; empty for a path, and for nothing.
@@ -47,6 +49,7 @@ class Job:
     trainer: Host
     stage: str
     module: LightningModule
+    given: LightningModule
     loaders: Loaders
     settings: Settings
     limits: Limits

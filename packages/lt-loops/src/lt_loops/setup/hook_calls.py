@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lt_core.callback import Callback
-from lt_core.dialect import HookAdapter, dialects
 from lt_core.errors import ConfigError
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
@@ -14,16 +13,16 @@ from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.rules import is_number
-from lt_loops.setup.hook_check import UnfitHook, methods_of_others, unfit_hooks, why_unfit
-from lt_loops.setup.signatures import CURRENT, BoundHook, adapted, understood
+from lt_loops.setup.hook_check import before_run, why_unfit
+from lt_loops.setup.signatures import CURRENT, BoundHook, adapted
 
 
 class HookCalls:
     """The callables of each hook, in order: callbacks, then the module.
 
     ``hooks["on_train_start"]`` is a tuple, made at the first use and kept until :meth:`forget`. Callbacks that monitor
-    come after the module at a training epoch's end: :meth:`monitors`. Hooks of another dialect are called between
-    callbacks and module, by what the dialect says (:mod:`lt_core.dialect`).
+    come after the module at a training epoch's end: :meth:`monitors`. Dialects may have others called in place of the
+    user's module and callbacks (:meth:`lt_core.dialect.Dialect.before_run`).
     """
 
     def __init__(
@@ -33,9 +32,8 @@ class HookCalls:
         self._trainer, self._module, self._callbacks, self._profiler = trainer, module, callbacks, profiler
         self._found: dict[str, tuple[Callable[..., Any], ...]] = {}
         self._own: dict[str, list[Callable[..., Any]]] = {}
-        self._adapters: list[HookAdapter] = []
-        self._unfit: list[UnfitHook] = []
-        self._asked = False
+        self._asked_for: list[Callback] | None = None
+        self._called: tuple[LightningModule, Sequence[Callback]]
 
     def __getitem__(self, name: str) -> tuple[Callable[..., Any], ...]:
         found = self._found.get(name)
@@ -54,64 +52,36 @@ class HookCalls:
     def forget(self) -> None:
         """Look everything up again; callbacks or methods have changed."""
         self._found.clear()
-        self._asked = False
 
     @property
-    def unfit(self) -> list[UnfitHook]:
-        """The hooks of module and callbacks that lt cannot call as they are."""
-        self._adapt()
-        return self._unfit
-
-    def understood(self, hook: Callable[..., Any], name: str, offered: Sequence[str]) -> Callable[..., Any] | None:
-        """Return what calls a hook that does not fit, by a dialect; None where none understands it."""
-        self._adapt()
-        found = (adapter.adapted(hook, name, offered) for adapter in self._adapters)
-        return next((call for call in found if call is not None), None) or understood(hook, name, offered)
-
-    def _adapt(self) -> None:
-        """Ask the dialects, where anything is not today's; once until :meth:`forget`."""
-        if self._asked:
-            return
-        self._asked = True
-        trainer, module, callbacks = self._trainer, self._module, self._callbacks
-        for adapter in self._adapters:
-            adapter.look_again(callbacks)
-        self._unfit = unfit_hooks(trainer, module, callbacks)
-        if not self._adapters and (self._unfit or methods_of_others((module, *callbacks))):
-            found = (dialect.adapter(trainer, module, callbacks) for dialect in dialects())
-            self._adapters = [adapter for adapter in found if adapter is not None]
+    def called(self) -> tuple[LightningModule, Sequence[Callback]]:
+        """The module and the callbacks whose hooks are called; the dialects are asked again for other callbacks."""
+        if self._asked_for != self._callbacks:
+            self._called = before_run(self._trainer, self._module, self._callbacks)
+            self._asked_for = list(self._callbacks)
+        return self._called
 
     def _look_up(self, name: str) -> list[Callable[..., Any]]:
-        self._adapt()
-        module = self._module
+        module, _ = self.called
         calls = list(self._own.get(name, ()))
         calls += self._of_callbacks(name, monitors=False if name == "on_train_epoch_end" else None)
-        adapted = (self._of_callback(adapter, name, measured=False) for adapter in self._adapters)
-        calls += [call for call in adapted if call is not None]
         if is_overridden(module, name, LightningModule):
-            hook = getattr(module, name)
-            calls.append(self._measured(f"{type(module).__name__}.{name}", self._adapted(hook, name)))
+            calls.append(self._fitted(type(module), name, getattr(module, name)))
         return calls
 
     def _of_callbacks(self, name: str, monitors: bool | None) -> list[Callable[..., Any]]:
         """Return a hook of the callbacks that monitor (True), of the others (False), or of all."""
-        chosen = [cb for cb in self._callbacks if monitors is None or cb.monitors == monitors]
-        return [call for cb in chosen if (call := self._of_callback(cb, name)) is not None]
+        chosen = [cb for cb in self.called[1] if monitors is None or cb.monitors == monitors]
+        return [
+            self._fitted(type(cb), name, BoundHook(getattr(cb, name), self._trainer, self._module))
+            for cb in chosen
+            if is_overridden(cb, name, Callback)
+        ]
 
-    def _of_callback(self, callback: Callback, name: str, *, measured: bool = True) -> Callable[..., Any] | None:
-        if not is_overridden(callback, name, Callback):
-            return None
-        hook: Callable[..., Any] = BoundHook(getattr(callback, name), self._trainer, self._module)
-        return self._measured(f"{type(callback).__name__}.{name}", self._adapted(hook, name)) if measured else hook
-
-    def _adapted(self, hook: Callable[..., Any], name: str) -> Callable[..., Any]:
-        if name in CURRENT:
-            return adapted(hook, name)
-        unfit = next((unfit for unfit in self.unfit if unfit.name == name and _is_same(unfit.function, hook)), None)
-        return (self.understood(*unfit[:3]) or hook) if unfit is not None else hook
-
-    def _measured(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
-        return hook if self._profiler is None else self._profiler.wrap(name, hook)
+    def _fitted(self, kind: type, name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a hook that takes what lt calls it with, and is measured by the profiler."""
+        hook = adapted(hook, name) if name in CURRENT else hook
+        return hook if self._profiler is None else self._profiler.wrap(f"{kind.__name__}.{name}", hook)
 
 
 def callback_hook(
@@ -121,14 +91,10 @@ def callback_hook(
     if not is_overridden(callback, name, Callback):
         return None
     hook = BoundHook(getattr(callback, name), trainer, module)
-    offered = ("checkpoint",)
-    return hook if why_unfit(hook, name, offered) is None else understood(hook, name, offered)
-
-
-def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Return whether two hooks are one method, bound to Trainer and module or not."""
-    own = [hook.func if isinstance(hook, BoundHook) else hook for hook in (one, other)]
-    return own[0] == own[1]
+    if why_unfit(hook, name, ("checkpoint",)) is None:
+        return hook
+    _, (called, *_) = before_run(trainer, module, [callback])
+    return BoundHook(getattr(called, name), trainer, module)
 
 
 def call_event(trainer: TrainerAPI, event: str, *args: Any, **kwargs: Any) -> None:

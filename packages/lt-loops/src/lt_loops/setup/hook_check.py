@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import nn
@@ -13,7 +13,7 @@ from torch import nn
 from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
-from lt_core.dialect import spoken, spoken_by
+from lt_core.dialect import dialects, spoken, spoken_by
 from lt_core.errors import ConfigError, HookError, did_you_mean, nearest_name, warn
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
@@ -61,26 +61,26 @@ _FITTING: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
 """Methods that fit, with the hooks that they are: a look at a signature takes 30 microseconds."""
 
 
-Understands = Callable[[Callable[..., Any], str, Sequence[str]], Callable[..., Any] | None]
+def before_run(
+    trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback], *, checks: bool = True
+) -> tuple[LightningModule, Sequence[Callback]]:
+    """Return module and callbacks with the hooks that a run calls: the user's, or what installed dialects have for
+    those with methods or parameters of their names, or (where the module is attached: ``checks``) that do not fit.
+    """
+    called: Any = module, callbacks
+    former = any(map(spoken_by, (module, *callbacks))) or any(
+        former_parameters(hook, offered)
+        for hook, name, offered in _overridden(module, LightningModule, (*_OF_MODULE, "optimizer_step", "backward"))
+        if name not in _FITTING.get(plain_function(hook) or hook, ())
+    )
+    if former or (checks and next(_errors(trainer, module, callbacks), None) is not None):
+        for dialect in dialects():
+            called = dialect.before_run(trainer, *called)
+    return called  # type: ignore[no-any-return]
 
 
-class UnfitHook(NamedTuple):
-    """A hook that lt cannot call: method (a callback's with Trainer and module bound), what it gets, why not."""
-
-    function: Callable[..., Any]
-    name: str
-    offered: Sequence[str]
-    error: HookError
-
-
-def check_signatures(
-    understands: Understands,
-    unfit: Sequence[UnfitHook],
-    module: LightningModule,
-    callbacks: Sequence[Callback],
-    data: Any,
-) -> None:
-    """Look at every hook of the datamodule (or None), and at those of module and callbacks that do not fit (``unfit``).
+def check_signatures(trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback], data: Any) -> None:
+    """Look at every hook of module, callbacks and datamodule (or None).
 
     Raises:
         HookError: for one with parameters that nothing fills; shows its signature and the arguments that lt has.
@@ -96,23 +96,17 @@ def check_signatures(
                 code="LT581",
             )
     of_data = _overridden(data, DataSource, sorted(DATA_HOOKS)) if data is not None else ()
-    own = (found for hook in of_data if (found := why_unfit(*hook)) is not None)
-    for hook in (*unfit, *own):
-        if understands(hook.function, hook.name, hook.offered) is None:
-            raise hook.error
+    for error in (*_errors(trainer, module, callbacks), *(why_unfit(*hook) for hook in of_data)):
+        if error is not None:
+            raise error
 
 
-def unfit_hooks(trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> list[UnfitHook]:
-    """Return the hooks of a run that lt cannot call as they are: another dialect's, or mistakes."""
+def _errors(trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> Iterator[HookError]:
+    """Yield what is wrong with hooks that lt cannot call as they are: another dialect's, or mistakes."""
     hooks = list(_overridden(module, LightningModule, _OF_MODULE))
     for callback in callbacks:
         hooks += _overridden(callback, Callback, _OF_CALLBACK, trainer, module)
-    return [unfit for hook in hooks if (unfit := why_unfit(*hook)) is not None]
-
-
-def methods_of_others(owners: Iterable[object]) -> set[str]:
-    """Return the names of another dialect that methods of ``owners`` have."""
-    return set().union(*map(spoken_by, owners))
+    return (error for hook in hooks if (error := why_unfit(*hook)) is not None)
 
 
 def _check_names(owner: object) -> None:
@@ -163,7 +157,7 @@ def check_takes_index(module: LightningModule, method: str) -> None:
         )
 
 
-def why_unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> UnfitHook | None:
+def why_unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> HookError | None:
     """Return what is wrong with a hook; None for one that fits, or was found to fit in an earlier run."""
     plain = plain_function(function)
     if plain is not None and name in _FITTING.get(plain, ()):
@@ -171,7 +165,7 @@ def why_unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -
     try:
         _check(function, name, offered)
     except HookError as error:
-        return UnfitHook(function, name, offered, error)
+        return error
     if plain is not None:
         _FITTING.setdefault(plain, set()).add(name)
     return None
@@ -220,7 +214,7 @@ def _check_training(module: LightningModule) -> None:
         taken_places(module.training_step, OFFERED[:2])
     for name in ("optimizer_step", "backward") if module.automatic_optimization else ():
         if is_overridden(module, name, LightningModule):
-            adapted(getattr(module, name), name, optimizer=None)
+            adapted(getattr(module, name), name)
 
 
 def check_manual(module: LightningModule, limits: Limits) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from lt_core.arguments import by_place, matched
-from lt_core.dialect import dialects, spoken
+from lt_core.dialect import spoken
 from lt_core.errors import HookError
 from lt_loops.former_names import PARAMETERS, understood_by
 
@@ -57,13 +57,12 @@ BY_KEYWORD: Mapping[str, tuple[str, ...]] = {
 """Arguments that a hook with ``*args, **kwargs`` gets by name, as Lightning calls it."""
 
 
-def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[..., Any]:
+def adapted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return ``function`` callable with the positional arguments of hook ``name``; itself where it takes these.
 
     Args:
         function: a bound method.
         name: the hook, one of :data:`CURRENT`.
-        extra: what else there is, for signatures of another dialect.
 
     Raises:
         HookError: for a required parameter that nothing can fill; shows both signatures.
@@ -77,7 +76,6 @@ def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[.
     hook = None if former else matched(function, offered, synonyms=SYNONYMS, always=always)
     if hook is function and name in BY_KEYWORD:
         hook = _by_keyword(function, BY_KEYWORD[name])
-    hook = hook or understood(function, name, offered, extra)
     if hook is None:
         raise unfit(function, name, offered)
     if plain is not None and hook is function:
@@ -117,15 +115,6 @@ def _by_keyword(function: Callable[..., Any], names: Sequence[str]) -> Callable[
     return call
 
 
-def understood(
-    function: Callable[..., Any], name: str, offered: Sequence[str], extra: Mapping[str, Any] | None = None
-) -> Callable[..., Any] | None:
-    """Return a hook that does not fit as an installed dialect calls it; None where none understands it."""
-    asked = dialects() if callable(function) else []
-    found = (dialect.adapted(function, name, offered, extra or {}) for dialect in asked)
-    return next((hook for hook in found if hook is not None), None)
-
-
 def former_parameters(function: Callable[..., Any], offered: Sequence[str] = ()) -> list[str]:
     """Return the required parameters of ``function`` whose names are those of another dialect, not of ``offered``."""
     try:
@@ -157,8 +146,9 @@ def taken_places(function: Callable[..., Any], offered: Sequence[str], spread: i
     """Return which of the ``offered`` arguments ``function`` takes, in its order.
 
     They go by name where all required parameters have names of ``offered``, as :func:`lt_core.arguments.matched` has
-    it, else by place, as in a lenient run. An optional parameter of another name counts where its default is one that
-    an index has (:func:`lt_core.arguments.by_place`); so ``training_step(self, batch, scale=2.0)`` keeps its own.
+    it, else by place, as where the policy says so. An optional parameter of another name counts where its default is
+    one that an index has (:func:`lt_core.arguments.by_place`); so ``training_step(self, batch, scale=2.0)`` keeps its
+    own.
 
     Raises:
         HookError: when required parameters cannot be filled; shows both signatures.

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.optim import LBFGS, Optimizer
 
-from lt_core.dialect import StepKind, dialects, method_of
+from lt_core.dialect import StepKind, dialects
 from lt_core.errors import ConfigError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -103,7 +103,7 @@ def bind_step(
     ``bound`` is the method as the strategy calls it; ``more`` is what it takes beyond ``batch`` and ``batch_idx``.
     """
     module, options, profiler = job.module, job.compile_options, job.profiler
-    step = job.parts.precision.wrap_step(method_of(module, "training_step", bound) or bound)
+    step = job.parts.precision.wrap_step(bound)
     if options is not None:
         from lt_loops.state.compile_report import compiled
 
@@ -177,7 +177,7 @@ def _fill_slots(plan: Plan, module: LightningModule, strategy: Strategy, precisi
     if is_overridden(precision, "unscale", Precision):
         plan.unscale = precision.unscale
     if is_overridden(module, "backward", LightningModule):
-        plan.backward = adapted(module.backward, "backward", optimizer=next(iter(plan.optimizers), None))
+        plan.backward = adapted(module.backward, "backward")
     elif is_overridden(strategy, "backward", Strategy):
         plan.backward = strategy.backward
     if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lt_core.data import Feed
-from lt_core.dialect import dialects
+from lt_core.dialect import NOT_MINE, attribute_of, spoken
 from lt_core.errors import HookError, did_you_mean
 from lt_core.module import LightningModule
 from lt_core.strategy import Strategy
@@ -99,15 +99,17 @@ def log_returned(module: LightningModule, output: Any) -> None:
         HookError: where no installed package understands it.
     """
     found = [key for key, value in output.items() if isinstance(value, Mapping)] if isinstance(output, dict) else []
-    names = {f"output.{key}": key for key in found}
-    asked = dialects(names) if names else []
-    logged = [dialect.log_returned(module, output, "training_step") for dialect in asked]
-    for key in OUTPUTS.keys() & found if not any(logged) else ():
-        raise HookError(
-            f"training_step returned {key!r} with values to be logged, as up to Lightning 0.9: write {OUTPUTS[key]}. "
-            f"{understood_by()}",
-            code="LT906",
-        )
+    for key in found:
+        log = attribute_of(module, f"output.{key}") if f"output.{key}" in spoken() else NOT_MINE
+        if log is not NOT_MINE:
+            log(output)
+            return
+        if key in OUTPUTS:
+            raise HookError(
+                f"training_step returned {key!r} with values to be logged, as up to Lightning 0.9: write "
+                f"{OUTPUTS[key]}. {understood_by()}",
+                code="LT906",
+            )
 
 
 def sum_weights(strategy: Strategy, weight: Weight) -> Weight:
