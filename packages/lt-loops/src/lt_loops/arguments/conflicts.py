@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from lt_core.checkpoint import CheckpointIO
@@ -38,90 +39,65 @@ def find_conflicts(given: Mapping[str, Any]) -> list[Problem]:
 
     A callback or plug-in counts as an object, or by its class, not by its name.
     """
-    return [
-        *_limits(given),
-        *_durations(given),
-        *two_batches(given),
-        *_barebones(given),
-        *_overfitting(given),
-        *_validation(given),
-        *_roles(given),
-        *_plugins(given),
-    ]
+    found = (_limits, _lengths, two_batches, _barebones, _overfitting, _validation, _roles, _plugins)
+    return [*chain.from_iterable(conflicts(given) for conflicts in found)]
+
+
+def _both(given: Mapping[str, Any], first: str, second: str, text: str) -> Problem:
+    values = (f"{name}={shown(given.get(name))}" for name in (first, second))
+    return Problem(f"{' and '.join(values)}: {text}")
 
 
 def two_batches(given: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield a problem where both arguments say how many batches make a step."""
-    total, batches = given.get("global_batch_size"), given.get("accumulate_grad_batches")
-    if total is not None and batches is not None:
-        error = ConfigError(
-            f"global_batch_size={shown(total)} and accumulate_grad_batches={shown(batches)}: each says how many "
-            "batches make a step. Leave one of them out.",
-            code="LT763",
-        )
-        yield problem_of(error)
+    names = ("global_batch_size", "accumulate_grad_batches")
+    if all(given.get(name) is not None for name in names):
+        text = _both(given, *names, "each says how many batches make a step. Leave one of them out.").text
+        yield problem_of(ConfigError(text, code="LT763"))
 
 
 def _limits(given: Mapping[str, Any]) -> Iterator[Problem]:
     for least, most in (("min_epochs", "max_epochs"), ("min_steps", "max_steps")):
         low, high = given.get(least), given.get(most)
         if low is not None and high is not None and 0 <= high < low:
-            yield Problem(
-                f"{least}={low} and {most}={high}: expected {least} not above {most}. Raise {most} to {low}, or lower "
-                f"{least}."
-            )
+            way_out = f"Raise {most} to {low}, or lower {least}."
+            yield _both(given, least, most, f"expected {least} not above {most}. {way_out}")
 
 
-def _durations(given: Mapping[str, Any]) -> Iterator[Problem]:
-    for name, others in (
-        ("max_duration", ("max_epochs", "max_steps", "max_time")),
-        ("max_time", ("max_epochs", "max_steps")),
-    ):
+def _lengths(given: Mapping[str, Any]) -> Iterator[Problem]:
+    for name in ("max_time", "max_duration"):
         whole = given.get(name)
         if whole is None or (name == "max_time" and Duration.of_any(whole).unit == "seconds"):
             continue
-        for other in others:
-            if given.get(other) not in (None, -1):
-                yield Problem(
-                    f"{name}={shown(whole)} and {other}={shown(given[other])}: expected one of both. Leave out either."
-                )
+        for other in ("max_epochs", "max_steps", "max_time"):
+            if other != name and given.get(other) not in (None, -1):
+                yield _both(given, name, other, "expected one of both. Leave out either.")
 
 
 def _barebones(given: Mapping[str, Any]) -> Iterator[Problem]:
-    if not given.get("barebones"):
-        return
-    for name, agreeing in BAREBONES.items():
-        value = given.get(name)
-        if value is not None and value not in agreeing:
-            yield Problem(
-                f"barebones=True and {name}={shown(value)}: barebones turns {name} off. Take barebones=False, or leave "
-                f"{name} out."
-            )
+    for name, agreeing in BAREBONES.items() if given.get("barebones") else ():
+        if given.get(name) not in (None, *agreeing):
+            way_out = f"Take barebones=False, or leave {name} out."
+            yield _both(given, "barebones", name, f"barebones turns {name} off. {way_out}")
 
 
 def _overfitting(given: Mapping[str, Any]) -> Iterator[Problem]:
-    overfit = given.get("overfit_batches")
-    if not overfit:
-        return
-    for name in ("limit_train_batches", "limit_val_batches"):
+    for name, harmless in (("limit_train_batches", (None, 1.0)), ("limit_val_batches", (None, 1.0, 0))):
         limit = given.get(name)
-        harmless = (None, 1.0, 0) if name == "limit_val_batches" else (None, 1.0)
-        if limit not in harmless or (is_whole(limit) and limit == 1):
-            yield Problem(
-                f"overfit_batches={overfit} and {name}={limit}: overfit_batches sets {name}. Leave {name} out, or "
-                "take overfit_batches=0.0."
-            )
+        if given.get("overfit_batches") and (limit not in harmless or (is_whole(limit) and limit == 1)):
+            way_out = f"Leave {name} out, or take overfit_batches=0.0."
+            yield _both(given, "overfit_batches", name, f"overfit_batches sets {name}. {way_out}")
 
 
 def _validation(given: Mapping[str, Any]) -> Iterator[Problem]:
-    if "check_val_every_n_epoch" not in given or given["check_val_every_n_epoch"] is not None:
-        return
     interval = given.get("val_check_interval")
-    if interval is None or isinstance(interval, float):
-        yield Problem(
-            f"check_val_every_n_epoch=None and val_check_interval={interval}: without epochs expected an interval in "
-            "batches or in time, not a fraction of an epoch. Write val_check_interval=1000, for instance, or "
-            "check_val_every_n_epoch=1."
+    if given.get("check_val_every_n_epoch", 1) is None and (interval is None or isinstance(interval, float)):
+        yield _both(
+            given,
+            "check_val_every_n_epoch",
+            "val_check_interval",
+            "without epochs expected an interval in batches or in time, not a fraction of an epoch. Write "
+            "val_check_interval=1000, for instance, or check_val_every_n_epoch=1.",
         )
 
 
@@ -144,14 +120,14 @@ def _roles(given: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _plugins(given: Mapping[str, Any]) -> Iterator[Problem]:
     plugins = as_list(given.get("plugins") or ())
+    precision = given.get("precision")
     for kind in KINDS:
         found = [type(plugin).__name__ for plugin in plugins if isinstance(plugin, kind)]
         if len(found) > 1:
             yield Problem(f"plugins holds {' and '.join(found)}: expected at most one {kind.__name__}. Take one out.")
-        number_format = given.get("precision")
-        formats = number_format if isinstance(number_format, Mapping) else {"train": number_format}
-        if found and kind is Precision and formats.get("train") is not None:
+        training = precision.get("train") if isinstance(precision, Mapping) else precision
+        if found and kind is Precision and training is not None:
             yield Problem(
-                f"precision={shown(given['precision'])} and plugins=[{found[0]}(...)]: two number formats. Leave "
+                f"precision={shown(precision)} and plugins=[{found[0]}(...)]: two number formats. Leave "
                 "precision out, or take the plug-in out."
             )

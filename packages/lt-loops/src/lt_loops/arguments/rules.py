@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from numbers import Integral, Real
 from pathlib import Path
@@ -36,6 +38,67 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+# ---- the form of all rules -------------------------------------------------------------------------------------------
+
+
+def remedy(name: str, value: Any, example: Any, wrap: str = "{}") -> str:
+    """Return the way out of a wrong type, by the kind of mistake: quotes, a class for its object, another library's...
+
+    Args:
+        name: the argument.
+        value: what was given.
+        example: a value that fits; a flag or number says how others become one.
+        wrap: how an object is written that stands in a list.
+    """
+    if isinstance(example, bool):
+        return f"Write {name}={str(value).strip().lower() not in ('0', 'false', 'no', 'off', 'none', '')}."
+    if isinstance(example, int | float):
+        if value is False:
+            return f"Write {name}=0 for none, or leave it out for its default."
+        if isinstance(value, str):
+            with suppress(ValueError, SyntaxError):
+                return f"Write {name}={literal_eval(value.strip())!r}, without quotes."
+        elif isinstance(value, int | float) and math.isfinite(value):
+            return f"Write {name}={float(value) if isinstance(example, float) else max(int(value), 1)}."
+    if isinstance(value, type):
+        return f"Write {name}={wrap.format(f'{value.__name__}(...)')}: an object, not its class."
+    package = type(value).__module__.partition(".")[0]
+    if package in _FOREIGN:
+        return f"It comes from {package}: import {type(value).__name__} from lt instead."
+    if callable(value):
+        return f"Call it: {name}={wrap.format('...()')}."
+    return f"Write {name}={wrap.format(example if wrap != '{}' else repr(example))}, for instance."
+
+
+def rule(
+    expected: str,
+    right: Callable[[Any], bool] | tuple[type, ...],
+    fits: Callable[[Any], bool] = lambda value: True,
+    *,
+    example: Any,
+    instead: str | Callable[[Any], str] = "Write {name}={example!r}.",
+) -> Rule:
+    """Return a rule.
+
+    Args:
+        expected: what messages say.
+        right: whether a value has the type, or the types that it may have.
+        fits: whether a value of the type can be taken.
+        example: a value that can be taken.
+        instead: the way out where it cannot.
+    """
+
+    def check(name: str, value: Any) -> Problem | None:
+        if not (isinstance(value, right) if isinstance(right, tuple) else right(value)):
+            return wrong_type(name, value, expected, remedy(name, value, example))
+        if fits(value):
+            return None
+        way_out = instead if isinstance(instead, str) else instead(value)
+        return wrong_value(name, value, expected, way_out.format(name=name, example=example))
+
+    return check
+
+
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
@@ -44,29 +107,13 @@ def count(minimum: int, unit: str, *, unlimited: bool = False, instead: str = ""
 
     ``instead`` is the way out for others; what is expected ``also`` another rule takes.
     """
-    expected = f"a whole number of {unit}, {minimum} or more" + (", or -1 for no limit" if unlimited else "") + also
-
-    def rule(name: str, value: Any) -> Problem | None:
-        if not is_whole(value):
-            endless = unlimited and is_number(value) and math.isinf(value)
-            return wrong_type(name, value, expected, f"Write {name}=-1." if endless else _as_number(name, value))
-        if value >= minimum or (unlimited and value == -1):
-            return None
-        return wrong_value(name, value, expected, instead or f"Write {name}={-1 if unlimited else minimum}.")
-
-    return rule
-
-
-def _as_number(name: str, value: Any) -> str:
-    """Return the remedy for what is nearly a whole number: text, ``5.0``, True."""
-    if isinstance(value, bool):
-        return f"Write {name}=1 for one." if value else f"Leave {name} out for its default."
-    if is_number(value):
-        finite = math.isfinite(value)
-        return f"Write {name}={max(math.floor(value), 1)}." if finite else f"Leave {name} out for its default."
-    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
-        return f"Write {name}={int(value)}, without quotes."
-    return f"Write {name}=5, for instance."
+    return rule(
+        f"a whole number of {unit}, {minimum} or more{', or -1 for no limit' * unlimited}{also}",
+        is_whole,
+        lambda value: value >= minimum or (unlimited and value == -1),
+        example=5,
+        instead=instead or f"Write {{name}}={-1 if unlimited else minimum}.",
+    )
 
 
 def sanity_check(name: str, value: Any) -> Problem | None:
@@ -75,53 +122,58 @@ def sanity_check(name: str, value: Any) -> Problem | None:
     return None if value == "logged" else steps(name, value)
 
 
+def _as_count(value: float) -> str:
+    """Return the way out for a number that is no fraction: a count, none or all."""
+    counts = math.isfinite(value) and value > 1
+    return f"Write {{name}}={math.floor(value)}." if counts else "Write {name}=0 for none, {name}=1.0 for all."
+
+
 def part(stage: str) -> Rule:
     """Accept a fraction from 0.0 to 1.0 or a count of batches."""
-    expected = f"a fraction of the {stage} batches from 0.0 to 1.0, or a whole number of them, 0 or more"
-
-    def rule(name: str, value: Any) -> Problem | None:
-        if not is_number(value):
-            return wrong_type(name, value, expected, _as_part(name, value))
-        if value < 0 or math.isnan(value):
-            return wrong_value(name, value, expected, f"Write {name}=0 for none, {name}=1.0 for all.")
-        if not is_whole(value) and value > 1:
-            count = math.floor(value) if math.isfinite(value) else 1.0
-            return wrong_value(name, value, expected, f"Write {name}={count}.")
-        return None
-
-    return rule
+    return rule(
+        f"a fraction of the {stage} batches from 0.0 to 1.0, or a whole number of them, 0 or more",
+        is_number,
+        lambda value: value >= 0 and (is_whole(value) or value <= 1),
+        example=0.5,
+        instead=_as_count,
+    )
 
 
-def _as_part(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return f"Write {name}={'1.0 for all' if value else '0 for none'}."
-    try:
-        return f"Write {name}={float(value) if '.' in value else int(value)}, without quotes."
-    except (TypeError, ValueError):
-        return f"Write {name}=0.5 for half of them, {name}=10 for ten."
+def _or_duration(numbers: Rule, expected: str) -> Rule:
+    """Accept a number that ``numbers`` takes, or a duration."""
+
+    def check(name: str, value: Any) -> Problem | None:
+        in_words = isinstance(value, str | timedelta | Duration | Mapping)
+        if in_words and not str(value).strip().lstrip("+-").isdecimal():
+            return _duration(name, value, UNITS, expected)
+        return numbers(name, value)
+
+    return check
 
 
-def val_check_interval(name: str, value: Any) -> Problem | None:
-    """Accept a fraction of the epoch, a count of batches or a duration."""
-    amount = expected_of(UNITS)
-    expected = f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {amount}"
-    if isinstance(value, bool):
-        return wrong_type(name, value, expected, f"Write {name}=1.0; limit_val_batches=0 turns validation off.")
-    if not is_number(value):
-        return _duration(name, value, UNITS, expected)
-    if value <= 0 or math.isnan(value):
-        return wrong_value(name, value, expected, "To validate never, write limit_val_batches=0.")
-    if not is_whole(value) and value > 1:
-        return wrong_value(name, value, expected, f"Write {name}={math.floor(value) if math.isfinite(value) else 1.0}.")
-    return None
+_INTERVAL = f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {expected_of(UNITS)}"
+val_check_interval = _or_duration(
+    rule(
+        _INTERVAL,
+        is_number,
+        lambda value: value > 0 and (is_whole(value) or value <= 1),
+        example=1.0,
+        instead=lambda value: _as_count(value) if value > 1 else "To validate never, write limit_val_batches=0.",
+    ),
+    _INTERVAL,
+)
+"""Accepts a fraction of the epoch, a count of batches or a duration."""
 
-
-def log_every_n_steps(name: str, value: Any) -> Problem | None:
-    """Accept a count of optimizer steps or a duration."""
-    amount = f", or {expected_of(UNITS)}"
-    if isinstance(value, str | timedelta | Duration | Mapping) and not str(value).strip().lstrip("+-").isdecimal():
-        return _duration(name, value, UNITS, f"a whole number of optimizer steps, 0 or more{amount}")
-    return count(0, "optimizer steps", instead=f"Write {name}=0 to log nothing per step.", also=amount)(name, value)
+log_every_n_steps = _or_duration(
+    count(
+        0,
+        "optimizer steps",
+        instead="Write {name}=0 to log nothing per step.",
+        also=f", or {expected_of(UNITS)}",
+    ),
+    f"a whole number of optimizer steps, 0 or more, or {expected_of(UNITS)}",
+)
+"""Accepts a count of optimizer steps or a duration."""
 
 
 def _duration(name: str, value: Any, units: Sequence[Unit], expected: str = "") -> Problem | None:
@@ -138,130 +190,99 @@ def _duration(name: str, value: Any, units: Sequence[Unit], expected: str = "") 
 def duration(*units: Unit) -> Rule:
     """Accept an amount of training in one of ``units``: whole, but for a time."""
 
-    def rule(name: str, value: Any) -> Problem | None:
+    def check(name: str, value: Any) -> Problem | None:
         problem = _duration(name, value, units)
         if problem is not None:
             return problem
         found = Duration.of(value, units)
-        if found.unit == "epochs" and found.amount % 1:
-            return wrong_value(
-                name, value, "a whole number of epochs", f"Write {name}='{math.ceil(found.amount)} epochs'."
-            )
-        return None
+        whole = found.unit != "epochs" or not found.amount % 1
+        way_out = f"Write {name}='{math.ceil(found.amount)} epochs'."
+        return None if whole else wrong_value(name, value, "a whole number of epochs", way_out)
 
-    return rule
+    return check
 
 
-def windows(name: str, value: Any) -> Problem | None:
-    """Accept a count of batches for each optimizer step, or one for each epoch from which it holds."""
-    single = count(1, "batches", instead=f"Write {name}=1 for a step after each batch.")
-    if value == "auto":
-        return None
-    if isinstance(value, str) and value.strip().isalpha():
-        return wrong_type(name, value, "a whole number of batches, a schedule, or 'auto'", f"Write {name}='auto'.")
-    if not isinstance(value, Mapping):
-        return single(name, value)
-    expected = "a schedule {epoch: batches}, epochs from 0 on, batches from 1 on"
-    if not value:
-        return wrong_value(name, value, expected, f"Write {name}={{0: 8, 4: 4}}, for instance, or {name}=1.")
-    for epoch, batches in value.items():
-        whole = is_whole(epoch) and is_whole(batches)
-        if not whole or epoch < 0 or batches < 1:
-            make = wrong_value if whole else wrong_type
-            return make(name, value, expected, f"The entry {epoch!r}: {batches!r} does not fit.")
-    return None
+def _batches_by_epoch(value: Any) -> Mapping[Any, Any]:
+    return value if isinstance(value, Mapping) else {0: value}
 
 
-def clip(name: str, value: Any) -> Problem | None:
-    """Accept a number that is not negative."""
-    expected = "a number, 0 or more (the largest norm or value of the gradients)"
-    if not is_number(value):
-        text = isinstance(value, str)
-        return wrong_type(name, value, expected, _as_part(name, value) if text else f"Write {name}=1.0.")
-    if value < 0 or math.isnan(value):
-        return wrong_value(name, value, expected, f"Write {name}=None to clip nothing.")
-    return None
+windows = rule(
+    "a whole number of batches, 1 or more; a schedule {epoch: batches} (epochs from 0 on, batches from 1 on) or 'auto'",
+    lambda value: value == "auto" or all(map(is_whole, (*(by := _batches_by_epoch(value)), *by.values()))),
+    lambda value: (
+        value == "auto" or (value != {} and all(e >= 0 and b >= 1 for e, b in _batches_by_epoch(value).items()))
+    ),
+    example=1,
+    instead="Write {name}=1 for a step after each batch, or {name}={{0: 8, 4: 4}}, for instance.",
+)
+"""Accepts a count of batches for each optimizer step, or one for each epoch from which it holds."""
 
+clip = rule(
+    "a number, 0 or more (the largest norm or value of the gradients)",
+    is_number,
+    lambda value: value >= 0,
+    example=1.0,
+    instead="Write {name}=None to clip nothing.",
+)
+"""Accepts a number that is not negative."""
 
-def devices(name: str, value: Any) -> Problem | None:
-    """Accept a count, indices or text."""
-    expected = "a count (2), -1 for all, indices ([0, 2] or '0,2'), or 'auto'"
-    if isinstance(value, str):
-        return None if value.strip() else wrong_value(name, value, expected, f"Write {name}='auto'.")
-    if is_whole(value):
-        remedy = "To use no accelerator write accelerator='cpu', devices=1."
-        return None if value == -1 or value >= 1 else wrong_value(name, value, expected, remedy)
-    if not isinstance(value, Sequence):
-        return wrong_type(name, value, expected, _as_number(name, value))
-    if not value:
-        return wrong_value(name, value, expected, f"Write {name}='auto'.")
-    if all(map(is_whole, value)):
-        return None
-    return wrong_type(name, value, expected, f"Write {name}=[0, 1], for instance.")
-
+devices = rule(
+    "a count (2), -1 for all, indices ([0, 2] or '0,2'), or 'auto'",
+    lambda value: is_whole(value) or isinstance(value, str) or (_are_several(value) and all(map(is_whole, value))),
+    lambda value: (
+        value == -1 or value >= 1 if is_whole(value) else bool(value.strip() if isinstance(value, str) else value)
+    ),
+    example=1,
+    instead="Write {name}='auto'; to use no accelerator write accelerator='cpu', devices=1.",
+)
+"""Accepts a count, indices or text."""
 
 # ---- choices ---------------------------------------------------------------------------------------------------------
 
-
-def flag(name: str, value: Any) -> Problem | None:
-    """Accept True and False."""
-    if isinstance(value, bool):
-        return None
-    guess = str(value).strip().lower() not in ("0", "false", "no", "off", "none", "")
-    return wrong_type(name, value, "True or False", f"Write {name}={guess}.")
+flag = rule("True or False", (bool,), example=True)
+"""Accepts True and False."""
 
 
 def choice(*choices: str | bool) -> Rule:
     """Accept the given words, and True or False where they are among them."""
-    expected = " or ".join(map(repr, choices))
     words = [choice for choice in choices if isinstance(choice, str)]
-    instead = f"Take {choices[0]!r}, for instance."
-
-    def rule(name: str, value: Any) -> Problem | None:
-        if isinstance(value, str):
-            known = value.lower() in words
-            return None if known else wrong_value(name, value, expected, did_you_mean(value, words).strip() or instead)
-        if isinstance(value, bool) and value in choices:
-            return None
-        return wrong_type(name, value, expected, f"Write {name}={bool(value) if True in choices else words[0]!r}.")
-
-    return rule
+    return rule(
+        " or ".join(map(repr, choices)),
+        lambda value: isinstance(value, str) or (isinstance(value, bool) and value in choices),
+        lambda value: isinstance(value, bool) or value.lower() in words,
+        example=choices[0],
+        instead=lambda value: did_you_mean(value, words).strip() or "Take {example!r}, for instance.",
+    )
 
 
-def fast_dev_run(name: str, value: Any) -> Problem | None:
-    """Accept True, False or a count of batches."""
-    if isinstance(value, bool):
-        return None
-    expected = "True, False, or a whole number of batches"
-    if not is_whole(value):
-        return wrong_type(name, value, expected, f"Write {name}=True for one batch, {name}=5 for five.")
-    return wrong_value(name, value, expected, f"Write {name}=True for one batch.") if value < 0 else None
+fast_dev_run = rule(
+    "True, False, or a whole number of batches",
+    (bool, Integral),
+    lambda value: value >= 0,
+    example=True,
+    instead="Write {name}=True for one batch, {name}=5 for five.",
+)
+"""Accepts True, False or a count of batches."""
 
-
-def of_type(kinds: tuple[type, ...], expected: str, remedy: str) -> Rule:
-    """Accept instances of ``kinds``."""
-    return lambda name, value: None if isinstance(value, kinds) else wrong_type(name, value, expected, remedy)
-
-
-def path(name: str, value: Any) -> Problem | None:
-    """Accept the path of a folder."""
-    expected = "the path of a folder"
-    if not isinstance(value, str | os.PathLike):
-        return wrong_type(name, value, expected, f"Write {name}='runs', for instance.")
-    if Path(value).is_file():
-        return wrong_value(name, os.fspath(value), expected, "This is a file: name its folder, or another one.")
-    return None
+path = rule(
+    "the path of a folder",
+    (str, os.PathLike),
+    lambda value: not Path(value).is_file(),
+    example="runs",
+    instead="This is a file: name its folder, or another one.",
+)
+"""Accepts the path of a folder."""
 
 
 def precision(name: str, value: Any) -> Problem | None:
-    """Accept a number format's name in any spelling, or an object."""
+    """Accept a number format's name in any spelling, or an object; or a dict of such for training and evaluation."""
     if isinstance(value, Precision):
         return None
     if isinstance(value, Mapping):
         if not value or value.keys() - {"train", "eval"}:
             expected = "a number format for 'train', for 'eval', or for both"
             return wrong_value(name, value, expected, f"Write {name}={{'train': '32-true', 'eval': 'bf16-mixed'}}.")
-        wrong = (precision(f"{name}[{key!r}]", part) for key, part in value.items())
+        wrong = (precision(f"{name}[{key!r}]", own) for key, own in value.items())
         return next((problem for problem in wrong if problem is not None), None)
     try:
         canonical_precision(value)
@@ -271,84 +292,67 @@ def precision(name: str, value: Any) -> Problem | None:
     return None
 
 
-def compile_options(name: str, value: Any) -> Problem | None:
-    """Accept True, False or arguments of ``torch.compile``."""
-    expected = "True, False, or a dict of torch.compile's arguments"
-    if isinstance(value, bool):
-        return None
-    if not isinstance(value, Mapping):
-        remedy = f"Write {name}={{'mode': {value!r}}}." if isinstance(value, str) else f"Write {name}=True."
-        return wrong_type(name, value, expected, remedy)
-    unknown = [str(key) for key in value if key not in _COMPILE_OPTIONS]
-    if not unknown:
-        return None
-    hint = did_you_mean(unknown[0], _COMPILE_OPTIONS)
-    return wrong_value(name, value, f"{expected} ({', '.join(_COMPILE_OPTIONS)})", f"{unknown[0]!r} is none.{hint}")
+def _first(items: Iterable[Any], known: Iterable[str], text: str) -> str:
+    """Return the way out for the first of several items that is not known."""
+    names = sorted(known)
+    wrong = next((item for item in items if item not in names), "")
+    return f"{text.format(wrong)}{did_you_mean(str(wrong), names)}".replace("{", "{{").replace("}", "}}")
 
 
-def codes(name: str, value: Any) -> Problem | None:
-    """Accept codes of warnings that installed packages give."""
-    expected = "a list of codes of warnings, as they stand in brackets at a warning's end"
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        return wrong_type(name, value, expected, f"Write {name}=[{value!r}]." if isinstance(value, str) else "")
-    known = set().union(*(plugins.load("codes", package) for package in plugins.names("codes")))
-    wrong = [code for code in value if code not in known]
-    if not wrong:
-        return None
-    hint = did_you_mean(str(wrong[0]), sorted(known))
-    return wrong_value(name, value, expected, f"No installed package warns with {wrong[0]!r}; errors stay.{hint}")
+compile_options = rule(
+    f"True, False, or a dict of torch.compile's arguments ({', '.join(_COMPILE_OPTIONS)})",
+    (bool, Mapping),
+    lambda value: isinstance(value, bool) or value.keys() <= {*_COMPILE_OPTIONS},
+    example={"mode": "reduce-overhead"},
+    instead=lambda value: _first(value, _COMPILE_OPTIONS, "{!r} is none."),
+)
+"""Accepts True, False or arguments of ``torch.compile``."""
 
+
+def _known_codes() -> set[str]:
+    return set().union(*(plugins.load("codes", package) for package in plugins.names("codes")))
+
+
+codes = rule(
+    "a list of codes of warnings, as they stand in brackets at a warning's end",
+    lambda value: isinstance(value, Iterable) and not isinstance(value, str),
+    lambda value: {*value} <= _known_codes(),
+    example=["LT448"],
+    instead=lambda value: _first(value, _known_codes(), "No installed package warns with {!r}; errors stay."),
+)
+"""Accepts codes of warnings that installed packages give."""
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
 
 
 def an_object(kind: type, example: str) -> Rule:
     """Accept a name or an instance of ``kind``."""
-    expected = f"a name ({example!r}) or an object of a subclass of lt_core.{kind.__name__}"
-
-    def rule(name: str, value: Any) -> Problem | None:
-        if isinstance(value, kind):
-            return None
-        if isinstance(value, str):
-            return None if value.strip() else wrong_value(name, value, expected, f"Leave {name} out for its default.")
-        return wrong_type(name, value, expected, _as_object(f"{name}={{}}", value, f"{name}={example!r}"))
-
-    return rule
-
-
-def _as_object(form: str, value: Any, example: str) -> str:
-    """Return the remedy for what is no object of ours: its class, or an object of the incumbent's."""
-    if isinstance(value, type):
-        return f"Write {form.format(f'{value.__name__}(...)')}: an object, not its class."
-    package = type(value).__module__.partition(".")[0]
-    if package in _FOREIGN:
-        return f"It comes from {package}: import {type(value).__name__} from lt instead."
-    if callable(value):
-        return f"Call it: {form.format('...()')}."
-    return f"Write {example}, for instance."
+    return rule(
+        f"a name ({example!r}) or an object of a subclass of lt_core.{kind.__name__}",
+        (kind, str),
+        lambda value: not isinstance(value, str) or bool(value.strip()),
+        example=example,
+        instead="Leave {name} out for its default.",
+    )
 
 
 def objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Rule:
     """Accept one or a list of instances of ``kinds``, or of names of such, and True or False where ``flags``."""
     what = " or ".join(f"lt_core.{kind.__name__}" for kind in kinds)
-    expected = f"{'True, False, ' if flags else ''}a name, an object of a subclass of {what}, or a list of such"
+    expected = f"{'True, False, ' * flags}a name, an object of a subclass of {what}, or a list of such"
 
-    def rule(name: str, value: Any) -> Problem | None:
+    def check(name: str, value: Any) -> Problem | None:
         if flags and isinstance(value, bool):
             return None
-        items = value if _are_several(value) else [value]
+        items = as_list(value)
         for item in items:
-            if isinstance(item, kinds) or (isinstance(item, str) and item.strip()):
-                continue
-            remedy = _as_object(f"{name}=[{{}}]", item, f"{name}=[{example}]")
-            if item is None:
-                remedy = "Take None out of the list."
-            return Problem(
-                f"{name}={shown(value)}: expected {expected}; received {type_name(item)}. {remedy}", wrong_type=True
-            )
-        return repeated(name, list(items))
+            if not (isinstance(item, kinds) or (isinstance(item, str) and item.strip())):
+                way_out = remedy(name, item, example, "[{}]") if item is not None else "Take None out of the list."
+                text = f"{name}={shown(value)}: expected {expected}; received {type_name(item)}. {way_out}"
+                return Problem(text, wrong_type=True)
+        return repeated(name, items)
 
-    return rule
+    return check
 
 
 def _are_several(value: Any) -> bool:

@@ -304,17 +304,13 @@ class Settings:
     enable_autolog_hparams: bool = _former(
         True, rules.flag, "save_hyperparameters(logger=False) in the module and in the datamodule"
     )
-    model_registry: str | None = _former(
-        None, rules.of_type((str,), "text", "Write model_registry='my-model', for instance.")
-    )
+    model_registry: str | None = _former(None, rules.rule("text", (str,), example="my-model"))
     prepare_data_per_node: bool | None = _former(
         None, rules.flag, "prepare_data_per_node = {value} in the datamodule or the module"
     )
     ckpt_path: str | None = _row(
         None,
-        rules.of_type(
-            (str, os.PathLike), "the path of a checkpoint", "Write trainer.fit(model, ckpt_path='last.ckpt')."
-        ),
+        rules.rule("the path of a checkpoint", (str, os.PathLike), example="last.ckpt"),
         "the checkpoint that ``fit`` resumes from where it is given none itself",
         form=os.fspath,
         parameter=False,
