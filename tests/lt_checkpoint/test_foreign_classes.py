@@ -13,7 +13,7 @@ from lt_core.checkpoint import OneFile
 from lt_core.errors import LtWarning
 
 THEIRS = """
-import collections, dataclasses, datetime, enum, functools, sys, types, uuid
+import collections, dataclasses, datetime, enum, functools, io, logging, math, re, sys, types, uuid
 import torch
 print("imported", file=sys.stderr)
 class Config:
@@ -21,6 +21,14 @@ class Config:
 class OwnDict(dict): pass
 class OwnList(list): pass
 class Kind(enum.Enum): A = 1
+class Outer:
+    class Inner:
+        def __init__(self): self.a = 1
+        def method(self): pass
+    class Dict(dict): pass
+    class Kind(enum.Enum): A = 1
+    @classmethod
+    def make(cls): pass
 @dataclasses.dataclass
 class Record: x: int = 1
 @dataclasses.dataclass(slots=True)
@@ -32,8 +40,14 @@ VALUES = {
     "named tuple": Pair(1, 2), "partial": functools.partial(function, 1), "time": datetime.timedelta(1),
     "module": torch.nn.Linear(2, 2), "activation": torch.nn.ReLU(), "optimizer": torch.optim.SGD([torch.nn.Parameter(
     torch.ones(1))], 0.1), "nested": {"a": [Config(), (Kind.A,)]}, "uuid": uuid.uuid4(), "generator": torch.Generator(),
+    "nested class": Outer.Inner, "object of a nested class": Outer.Inner(), "enum of a class": Outer.Kind.A,
+    "method": Outer.Inner().method, "class method": Outer.make, "builtin": len, "function of math": math.sqrt,
+    "function of torch": torch.tanh, "activation function": torch.nn.functional.gelu, "range": range(3),
+    "ellipsis": ..., "pattern": re.compile("a"), "buffer": io.BytesIO(b"a"), "chain": collections.ChainMap({"a": 1}),
+    "logger": logging.getLogger("a"), "type": type, "module's class": torch.nn.ReLU, "tensor's class": torch.Tensor,
 }
-CONTAINERS = {"own dict": OwnDict(a=1), "own list": OwnList([1]), "deque": collections.deque([1], 3)}
+CONTAINERS = {"own dict": OwnDict(a=1), "own list": OwnList([1]), "deque": collections.deque([1], 3),
+    "dict of a class": Outer.Dict(a=1)}
 def save(value, path):
     tree = {"epoch": 0, "global_step": 1, "state_dict": {"layer.weight": torch.full((1, 2), 3.0)},
             "hyper_parameters": {"width": 2, "odd": value}, "callbacks": {"X": {"it": value, "n": 1}}}
@@ -41,8 +55,11 @@ def save(value, path):
 """
 
 NAMES = ["object", "class", "function", "enum", "dataclass", "slots", "named tuple", "partial", "time", "module"]
-NAMES += ["activation", "optimizer", "nested", "uuid", "generator"]
-CONTAINERS = {"own dict": {"a": 1}, "own list": [1], "deque": [1]}
+NAMES += ["activation", "optimizer", "nested", "uuid", "generator", "nested class", "object of a nested class"]
+NAMES += ["enum of a class", "method", "class method", "builtin", "function of math", "function of torch", "range"]
+NAMES += ["activation function", "ellipsis", "pattern", "buffer", "chain", "logger", "type", "module's class"]
+NAMES += ["tensor's class"]
+CONTAINERS = {"own dict": {"a": 1}, "own list": [1], "deque": [1], "dict of a class": {"a": 1}}
 
 
 class Net(LightningModule):

@@ -15,6 +15,7 @@ import contextlib
 import pickle
 import pickletools
 import struct
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -212,16 +213,20 @@ class _Machine:
 
     def look_up(self) -> None:
         module, name = self.line(), self.line()
-        if module == "__builtin__":  # protocol 2 writes Python 2's names
-            module, name = "builtins", {"long": "int", "unicode": "str"}.get(name, name)
+        # protocol 2 writes Python 2's names
+        module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
         full = f"{module}.{name}"
-        if full not in CALLS and not is_plain_name(module, name):
-            if not stand_ins.known(full):
-                raise RefusedError(f"it names {full}, which is no plain data and is not imported")
-            self.found.foreign.add(full)
+        known = full in CALLS or is_plain_name(module, name)
         if full == DEVICE_TENSOR:
             self.found.device_tensors = True
-        self.stack.append(Global(full))
+        self.stack.append(Global(full) if known else self.stood_in(full))
+
+    def stood_in(self, name: str) -> Global:
+        """Note a name that a stand-in is needed for."""
+        if not stand_ins.known(name):
+            raise RefusedError(f"it names {name}, which is no plain data and is not imported")
+        self.found.foreign.add(name)
+        return Global(name)
 
     def call(self) -> None:
         args, function = self.stack.pop(), self.stack.pop()
@@ -231,6 +236,8 @@ class _Machine:
             result = CALLS[function.name](args)
             if result is None:
                 raise RefusedError(f"it calls {function.name} with arguments that do not fit")
+        elif function.name == stand_ins.MEMBER and len(args) == 2 and type(args[0]) in (Global, Foreign):
+            result = self.stood_in(f"{args[0].name}.{args[1]}")  # a nested class, a method
         elif stand_ins.is_callable(function.name) and Storage not in map(type, args):
             result = {} if stand_ins.is_dict(function.name) else Foreign(function.name)
         else:

@@ -12,7 +12,6 @@ import struct
 import sys
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -34,18 +33,19 @@ _PATHS = frozenset(
     for module in ("pathlib", "pathlib._local")  # Python 3.13 writes the second
     for flavour in ("", "Pure", "Posix", "PurePosix", "Windows", "PureWindows")
 )
-_ENUMS = frozenset({"pytorch_lightning.callbacks.early_stopping.EarlyStoppingReason"})
+_VALUES = frozenset({"pytorch_lightning.callbacks.early_stopping.EarlyStoppingReason", "builtins.bytes"})
 _NUMPY = frozenset(
     {"numpy.dtype"}
     | {f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("scalar", "_reconstruct")}
 )
 _SHELL_PREFIXES = ("omegaconf.",)
 _SHELLS = frozenset({"argparse.Namespace"})
-_NAME_PREFIXES = ("lightning.", "pytorch_lightning.", "torch.nn.", "torch.optim.")
 _OF_PYTHON = frozenset(
     {
         *(f"datetime.{kind}" for kind in ("date", "datetime", "time", "timedelta", "timezone")),
         *("decimal.Decimal", "enum.Enum", "fractions.Fraction", "functools.partial", "inspect._empty"),
+        *("_io.BytesIO", "_io.StringIO", "array._array_reconstructor", "collections.ChainMap", "logging.getLogger"),
+        *("operator.attrgetter", "operator.itemgetter", "re._compile", "zoneinfo.ZoneInfo"),
         *("random.Random", "types.SimpleNamespace", "uuid.UUID", "copyreg._reconstructor", "collections.deque"),
         *(
             "builtins.slice",
@@ -66,11 +66,13 @@ _OF_TORCH = (
 )
 _NAMES = frozenset(f"builtins.{kind}" for kind in ("bool", "dict", "float", "int", "list", "object", "str", "tuple"))
 _NAMES |= {"numpy.ndarray", "typing.Any"}
+MEMBER = "builtins.getattr"
+"""What protocol 2 calls for a class in a class, and for a method."""
 
 
 def known(name: str) -> bool:
-    """Return whether there is a stand-in for a dotted ``name``."""
-    return is_callable(name) or name in _NAMES or name.startswith(_NAME_PREFIXES)
+    """Return whether there is a stand-in for a dotted ``name``; one that is only mentioned is a text."""
+    return name.isprintable() and all(part.isidentifier() or part == "<locals>" for part in name.split("."))
 
 
 def is_callable(name: str) -> bool:
@@ -78,26 +80,22 @@ def is_callable(name: str) -> bool:
 
     Python's own functions, and torch's, are no data: a file that calls them is refused, though nothing would be called.
     """
-    if name in _DICTS | _PATHS | _ENUMS | _NUMPY | _SHELLS | _OF_PYTHON:
+    if name in _DICTS | _PATHS | _VALUES | _NUMPY | _SHELLS | _OF_PYTHON:
         return True
     library = name.partition(".")[0]
     if library == "torch":
         return name.startswith(_OF_TORCH)
-    return library not in sys.stdlib_module_names and name not in _NAMES and _is_name(name)
-
-
-def _is_name(name: str) -> bool:
-    return name.isprintable() and all(part.isidentifier() or part == "<locals>" for part in name.split("."))
+    return library not in sys.stdlib_module_names and name not in _NAMES
 
 
 def is_special(name: str) -> bool:
     """Return whether a stand-in is no object of a class that this module knows nothing of."""
-    return name in _PATHS | _ENUMS | _NUMPY | _SHELLS or name.startswith(_SHELL_PREFIXES)
+    return name in _PATHS | _VALUES | _NUMPY | _SHELLS or name.startswith(_SHELL_PREFIXES)
 
 
 def may_be_kept(name: str) -> bool:
     """Return whether a file may mention the name where data stands: its stand-in becomes text."""
-    return name not in _PATHS | _ENUMS | _NUMPY
+    return name not in _PATHS | _VALUES | _NUMPY
 
 
 def is_dict(name: str) -> bool:
@@ -110,8 +108,11 @@ def safe_globals(names: set[str], containers: Mapping[str, type]) -> SafeGlobals
 
     ``containers``: those whose objects are lists or dicts.
     """
-    made: dict[type, Any] = {list: _List, dict: _Dict}
-    return [(made[containers[name]] if name in containers else _stand_in(name), name) for name in sorted(names)]
+    kinds: dict[type, Any] = {list: _List, dict: _Dict}
+    made = {name: kinds[containers[name]] if name in containers else _stand_in(name) for name in sorted(names)}
+    if MEMBER in made:
+        made[MEMBER] = lambda owner, name: made.get(f"{getattr(owner, 'name', owner)}.{name}", _Mention(name))
+    return [(stand_in, name) for name, stand_in in made.items()]
 
 
 def plain(tree: Any) -> tuple[Any, set[str]]:
@@ -134,8 +135,8 @@ def _stand_in(name: str) -> Any:
         return _Dict
     if name in _PATHS:
         return _path
-    if name in _ENUMS:
-        return _enum
+    if name in _VALUES:
+        return _value
     if name == "numpy.dtype":
         return _DType
     if name == "numpy.ndarray":
@@ -198,12 +199,13 @@ def _path(*parts: Any) -> str:
     return str(PurePosixPath(*map(str, parts)))
 
 
-def _enum(value: Any) -> Any:
+def _value(value: Any = b"") -> Any:
+    """Return an enum's value; the empty bytes, for which protocol 2 calls their class."""
     return value
 
 
 class _DType:
-    """A numpy dtype of numbers: its code (``"f8"``) and byte order."""
+    """A numpy dtype: its code (``"f8"``) and byte order."""
 
     formats = {"b1": "?", "f2": "e", "f4": "f", "f8": "d"} | dict(
         zip(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"), "bhiqBHIQ", strict=True)
@@ -215,27 +217,47 @@ class _DType:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.order = ">" if state[1] == ">" else "<"
 
-    def numbers(self, raw: bytes) -> list[Any]:
-        if self.code not in self.formats:
-            raise UnpicklingError(f"numpy's type {self.code!r} is no number")
-        return [value for (value,) in struct.iter_unpack(self.order + self.formats[self.code], raw)]
+    def values(self, raw: Any) -> list[Any] | None:
+        """Return numbers, texts or objects; None for a dtype of others."""
+        if type(raw) is list:
+            return raw
+        if self.code in self.formats:
+            return [value for (value,) in struct.iter_unpack(self.order + self.formats[self.code], raw)]
+        kind, size = self.code[:1], int(self.code[1:]) if self.code[1:].isdecimal() else 0
+        if kind not in ("S", "U") or not size:
+            return None
+        size *= 4 if kind == "U" else 1
+        texts = [raw[at : at + size].rstrip(b"\0") for at in range(0, len(raw), size)]
+        if kind == "S":
+            return texts
+        return [(text + bytes(-len(text) % 4)).decode(f"utf-32-{'bl'[self.order == '<']}e") for text in texts]
 
 
-def _scalar(dtype: _DType, raw: bytes) -> Any:
-    (number,) = dtype.numbers(raw)
-    return number
+def _scalar(dtype: _DType, raw: Any) -> Any:
+    values = dtype.values(raw)
+    return values[0] if values else _stand_in(f"numpy.{dtype.code}")()
 
 
 class _Array:
-    """A numpy array of numbers, which becomes a tensor."""
+    """A numpy array: of numbers, which becomes a tensor; of texts or objects, a list; of others, its name."""
+
+    name = "numpy.ndarray"
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _, self.shape, self.dtype, self.fortran, self.raw = state
+        _, shape, self.dtype, self.fortran, raw = state
+        self.shape, self.values = tuple(shape), self.dtype.values(raw)
 
-    def tensor(self) -> torch.Tensor:
-        flat = torch.tensor(self.dtype.numbers(self.raw), dtype=_TORCH_TYPES.get(self.dtype.code))
-        shape = tuple(self.shape)
-        return flat.reshape(shape[::-1]).permute(*reversed(range(len(shape)))) if self.fortran else flat.reshape(shape)
+    def plain(self) -> Any:
+        places = torch.arange(len(self.values or ())).reshape(self.shape[::-1] if self.fortran else self.shape)
+        if self.fortran:
+            places = places.permute(*reversed(range(len(self.shape))))
+        if self.dtype.code in _DType.formats:
+            return torch.tensor(self.values, dtype=_TORCH_TYPES.get(self.dtype.code))[places]
+        return _chosen(self.values, places.tolist()) if self.values else []
+
+
+def _chosen(values: list[Any], places: Any) -> Any:
+    return [_chosen(values, each) for each in places] if type(places) is list else values[places]
 
 
 _TORCH_TYPES = {
@@ -281,15 +303,15 @@ class _Plain:
                 value[self.of(key)] = self.of(item)
         elif kind is tuple:
             form = tuple(self.of(item) for item in value)
-        elif kind is _Array:
-            form = value.tensor()
+        elif kind is _Array and value.values is not None:
+            form = self.of(value.plain())
         elif kind is _Shell:
             form = self._opened(value)
         elif kind is _DType:
             form = value.code
         elif kind is _Mention:
             form = str(value)
-        elif isinstance(value, _Foreign):
+        elif isinstance(value, (_Foreign, _Array)):
             self.objects.add(value.name)
             form = value.name
         elif isinstance(value, type):
@@ -308,11 +330,13 @@ class _Plain:
 
 def _mentions(value: Any, seen: set[int]) -> bool:
     """Return whether there is the name of a class, or an object of one, somewhere in ``value``."""
-    if isinstance(value, (_Mention, _Foreign)) or (isinstance(value, type) and issubclass(value, _Foreign)):
+    if isinstance(value, (_Mention, _Foreign, type)):
         return True
     if id(value) in seen:
         return False
     seen.add(id(value))
+    if type(value) is _Array:
+        return value.values is None or _mentions(value.values, seen)
     inside = vars(value) if type(value) is _Shell else value
     inside = inside.values() if isinstance(inside, dict) else inside if isinstance(inside, (list, tuple)) else ()
     return any(_mentions(item, seen) for item in inside)
