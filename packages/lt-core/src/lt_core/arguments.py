@@ -139,8 +139,7 @@ def matched(
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # a built-in function, or a partial of more than its function takes
         return None if isinstance(function, partial) and inspect.isroutine(function.func) else function
-    plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
-    if (plain and [p.name for p in parameters] == list(offered)) or any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return function
     places: list[tuple[int | None, Any]] = []  # which argument fills a parameter, or None and a constant
     keywords: dict[str, int] = {}

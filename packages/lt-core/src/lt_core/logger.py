@@ -28,7 +28,8 @@ class Logger(Interface):
     """
 
     takes_tensors: bool = False
-    _fitted_in: str | None = ""  # the name of the last fit's run; None as long as one goes on
+    _fitted_in: str = ""  # the name of the last fit's run
+    _in_fit: bool = False
 
     @property
     def name(self) -> str | None:

@@ -68,7 +68,9 @@ def set_up(run: Run) -> None:
     writes = run.stage == "fit" and not job.settings.fast_dev_run
     if writes:  # before a logger goes on with the files of the run
         claim()
-    _name_the_run(run)
+    if run.stage == "fit":
+        run.log.begin_fit(run.origin.header.run)
+    _name_the_run(run.loggers, run.strategy, run.log, run.origin.saved)
     if job.profiler is not None:  # now that the loggers know where they write
         job.profiler.start(run.stage, run.trainer.log_dir)
     run.restore(Restore.SETUP)
@@ -220,12 +222,9 @@ def _prepare_data(
                 prepare(source, strategy, per_node=per_node)
 
 
-def _name_the_run(run: Run) -> None:
+def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Saved | None) -> None:
     """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
-    loggers, strategy, log, origin = run.loggers, run.strategy, run.log, run.origin
-    states = [] if origin.saved is None else list(origin.saved.shared.get("loggers", []))
-    if run.stage == "fit":
-        log.begin_fit(origin.header.run)
+    states = [] if saved is None else list(saved.shared.get("loggers", []))
     for index, logger in enumerate(loggers):
         state = states[index] if index < len(states) else None
         if state is not None and strategy.rank == 0:

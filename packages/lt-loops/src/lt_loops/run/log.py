@@ -64,7 +64,7 @@ class Log(Owner):
         self._rows, self._module, self._history, self._elapsed = rows, module, history, elapsed
         self._every: Every | tuple[str, int] | None = None
         self._row_step = 0
-        self._all, self._lent = list(loggers), list[Logger]()
+        self._all: list[Logger] = list(loggers)
         self.active = bool(loggers)  # on any rank
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self._file = (0, 0)
@@ -73,15 +73,15 @@ class Log(Owner):
 
     def begin_fit(self, run: str) -> None:
         """Have loggers begin anew that served another fit; one in whose middle this begins keeps its own."""
-        self._lent = [logger for logger in self._all if logger._fitted_in is not None]
-        for logger in self._lent:
-            if logger._fitted_in not in ("", run):
+        for logger in self._all:
+            if not logger._in_fit and logger._fitted_in not in ("", run):
                 self.guarded(logger, logger.begin_anew)
-            logger._fitted_in = None
+            if not logger._in_fit:
+                logger._fitted_in, logger._in_fit = run, True
 
     def end_fit(self, run: str) -> None:
-        for logger in self._lent:
-            logger._fitted_in = run
+        for logger in self._all:
+            logger._in_fit = logger._in_fit and logger._fitted_in != run
 
     def begin_training(self, hooks: HookCalls, callbacks: Sequence[Callback]) -> None:
         """Have hooks after each batch find the ranks' common values, where there is such a hook besides our own."""
