@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, Dataset
 
-from lt_callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint
+from lt_averaging import EMAWeightAveraging
+from lt_callbacks import EarlyStopping, ModelCheckpoint
 from lt_core import Callback, LightningModule, seed_everything
 from lt_data import LightningDataModule
 from lt_loops import Trainer

@@ -13,8 +13,11 @@ JOB = """
 import json, sys
 from pathlib import Path
 import torch
-from lt_callbacks import BatchSizeFinder, EarlyStopping, EMAWeightAveraging
-from lt_callbacks import LearningRateFinder, ModelCheckpoint, OnExceptionCheckpoint
+from lt_averaging import EMAWeightAveraging
+from lt_callbacks import EarlyStopping
+from lt_tuning import BatchSizeFinder
+from lt_callbacks import ModelCheckpoint, OnExceptionCheckpoint
+from lt_tuning import LearningRateFinder
 from lt_profilers import NaNGuard
 from lt_core import Callback, CheckpointIO, LightningModule
 from lt_checkpoint import AsyncCheckpointIO

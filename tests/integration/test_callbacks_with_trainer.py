@@ -8,20 +8,14 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from lt_averaging import EMAWeightAveraging, StochasticWeightAveraging
 from lt_callbacks import (
-    BackboneFinetuning,
-    BatchSizeFinder,
     DeviceStatsMonitor,
     EarlyStopping,
-    EMAWeightAveraging,
     GradientAccumulationScheduler,
-    LearningRateFinder,
     LearningRateMonitor,
     ModelCheckpoint,
-    ModelPruning,
     OnExceptionCheckpoint,
-    StochasticWeightAveraging,
-    Tuner,
 )
 from lt_core import Accelerator, Callback, LightningModule
 from lt_core.errors import CheckpointError, ConfigError, LogError
@@ -31,6 +25,7 @@ from lt_loops import Trainer
 from lt_profilers import NaNGuard, ThroughputMonitor
 from lt_profilers.monitors.nan_guard import NonFiniteError
 from lt_testing import assert_resumes_exactly
+from lt_tuning import BackboneFinetuning, BatchSizeFinder, LearningRateFinder, ModelPruning, Tuner
 
 
 @pytest.fixture(autouse=True)

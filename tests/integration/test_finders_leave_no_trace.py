@@ -8,11 +8,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler, TensorDataset, random_split
 
-from lt_callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging, Tuner
+from lt_averaging import StochasticWeightAveraging
 from lt_core import LightningModule
 from lt_core.dialect import Policy
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
+from lt_tuning import BatchSizeFinder, LearningRateFinder, Tuner
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:lt_core.errors.LtWarning")  # hints about a toy run
 

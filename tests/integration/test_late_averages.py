@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lt_callbacks import EMAWeightAveraging, ModelCheckpoint, StochasticWeightAveraging, WeightAveraging
+from lt_averaging import EMAWeightAveraging, StochasticWeightAveraging, WeightAveraging
+from lt_callbacks import ModelCheckpoint
 from lt_core import Callback, LightningModule
 from lt_loops import Trainer
 

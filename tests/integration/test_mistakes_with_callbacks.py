@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+import lt_averaging
 import lt_callbacks
 from lt_core import ConfigTypeError, LogError, LtError, LtWarning
 
@@ -70,7 +71,7 @@ MISTAKES = {
 def message_of(mistake):
     """Return the error that the user of a row sees, or the warning where the row is of one."""
     torch.manual_seed(0)
-    ours = {name: getattr(lt_callbacks, name) for name in lt_callbacks.__all__}
+    ours = {name: getattr(package, name) for package in (lt_averaging, lt_callbacks) for name in package.__all__}
     net = _runs.Net()
     loader = DataLoader(TensorDataset(torch.ones(8, 2)), 2)
     names = {**ours, "net": net, "loader": loader, "fit": _runs._runner("fit")}

@@ -5,11 +5,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lt_callbacks import EarlyStopping, LearningRateFinder, ModelCheckpoint, ModelSummary, ProgressBar
+from lt_callbacks import EarlyStopping, ModelCheckpoint, ModelSummary, ProgressBar
 from lt_core import Callback, LightningModule
 from lt_core.errors import LtWarning
 from lt_data import CombinedLoader, LightningDataModule
 from lt_loops import Trainer
+from lt_tuning import LearningRateFinder
 
 
 class Net(LightningModule):

@@ -37,13 +37,6 @@ class TestProgressBar(CallbackKit):
         return cb.ProgressBar()
 
 
-class TestEMAWeightAveraging(CallbackKit):
-    observes = False  # the averages are the module's weights at the end
-
-    def make_callback(self, folder):
-        return cb.EMAWeightAveraging(decay=0.9)
-
-
 class TestGradientAccumulationScheduler(CallbackKit):
     observes = False
 

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from lt_callbacks import (
-    BackboneFinetuning,
     BasePredictionWriter,
     EarlyStopping,
     GradientAccumulationScheduler,
@@ -62,7 +61,6 @@ def test_contradictions_are_refused():
         (EarlyStopping, ["loss"]),
         (ModelCheckpoint, []),
         (Timer, []),
-        (BackboneFinetuning, []),
         (GradientAccumulationScheduler, [{0: 2}]),
         (OnExceptionCheckpoint, ["folder"]),
     ],

@@ -1,4 +1,4 @@
-"""Callbacks for lt: checkpoints, early stopping, progress bars, summaries, averaging, finders.
+"""Callbacks for lt: checkpoints, early stopping, progress bars, summaries.
 
 Names load when they are used; importing this package costs nothing.
 """
@@ -8,35 +8,25 @@ from __future__ import annotations
 from typing import Any
 
 _WHERE = {
-    "BackboneFinetuning": ".finetuning",
-    "BaseFinetuning": ".finetuning",
     "BasePredictionWriter": ".prediction_writer",
-    "BatchSizeFinder": ".finders.batch_size_finder",
     "Callback": "lt_core.callback",
     "Checkpoint": ".checkpoint.base",
-    "EMAWeightAveraging": ".averaging.weight_averaging",
     "EarlyStopping": ".stopping.early_stopping",
     "GarbageCollection": ".garbage_collection",
     "GradientAccumulationScheduler": ".gradient_accumulation_scheduler",
     "LambdaCallback": ".lambda_function",
-    "LearningRateFinder": ".finders.lr_finder",
     "LearningRateMonitor": ".monitors.learning_rate",
     "ModelCheckpoint": ".checkpoint.model_checkpoint",
-    "ModelPruning": ".pruning",
     "ModelSummary": ".summary.model_summary",
     "OnExceptionCheckpoint": ".checkpoint.on_exception",
-    "OptunaPruning": ".stopping.optuna_pruning",
     "ProgressBar": ".progress.progress_bar",
     "RichModelSummary": ".summary.rich_model_summary",
     "RichProgressBar": ".progress.rich_progress",
     "RichProgressBarTheme": ".progress.rich_progress",
     "ServingCheck": ".serving",
     "ServingReport": ".serving",
-    "StochasticWeightAveraging": ".averaging.stochastic_weight_avg",
     "TQDMProgressBar": ".progress.tqdm_progress",
     "Timer": ".stopping.timer",
-    "Tuner": ".finders.tuner",
-    "WeightAveraging": ".averaging.weight_averaging",
     "check_serving": ".serving",
     "when": ".filtered",
 }

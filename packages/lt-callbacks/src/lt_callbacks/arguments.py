@@ -6,32 +6,11 @@ from collections.abc import Iterable
 from importlib import import_module
 from numbers import Integral, Real
 
-import torch
-
-from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
+from lt_core.errors import ConfigError, did_you_mean
 from lt_core.plugins import install_hint
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["choice", "device", "fraction", "number", "require_logger", "require_package", "whole"]
-
-
-def device(who: str, value: object, instead: str = "") -> torch.device | None:
-    """Return the device that ``value`` names: a torch.device, a name or the number of a GPU; None stays None.
-
-    Raises:
-        ConfigError: for anything else; ``instead`` says what was probably meant by it.
-    """
-    if value is None or isinstance(value, torch.device):
-        return value
-    expected = f"{who}(device={value!r}): expected a device such as 'cpu' or 'cuda:0', or None."
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise ConfigTypeError(f"{expected} Received a {type(value).__name__}.{instead}", code="LT182")
-    try:
-        return torch.device(value)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"{expected}{did_you_mean(str(value), ('cpu', 'cuda', 'mps', 'xla'))}", code="LT182"
-        ) from error
+__all__ = ["choice", "number", "require_logger", "require_package", "whole"]
 
 
 def whole(who: str, name: str, value: object, least: int = 0, meaning: str = "") -> int:
@@ -59,17 +38,6 @@ def number(who: str, name: str, value: object, least: float | None = None) -> fl
         return float(value)
     hint = f" of at least {least:g}" if least is not None else ""
     raise ConfigError(f"{who}({name}={value!r}): expected a number{hint}.", code="LT172")
-
-
-def fraction(who: str, name: str, value: object) -> float:
-    """Return ``value``, a float from 0 to 1.
-
-    Raises:
-        ConfigError: for anything else.
-    """
-    if isinstance(value, Real) and not isinstance(value, Integral) and 0.0 <= float(value) <= 1.0:
-        return float(value)
-    raise ConfigError(f"{who}({name}={value!r}): expected a fraction from 0.0 to 1.0.", code="LT174")
 
 
 def choice(who: str, name: str, value: object, allowed: Iterable[str]) -> str:

@@ -7,16 +7,13 @@ __all__ = ["WARNINGS"]
 WARNINGS: frozenset[str] = frozenset(
     {
         "LT176",
-        "LT181",
         "LT241",
-        "LT353",
         "LT516",
         "LT532",
         "LT573",
         "LT631",
         "LT632",
         "LT633",
-        "LT634",
         "LT635",
         "LT642",
     }

@@ -112,6 +112,9 @@ _BY_PACKAGE = {
         "lt-profilers": "AdvancedProfiler DeviceStatsMonitor MemorySnapshot NaNGuard NonFiniteError PyTorchProfiler "
         "RankTimes SimpleProfiler SlowRankMonitor SpeedProfiler SpikeDetection ThroughputMonitor "
         "TrainingSpikeException XLAProfiler",
+        "lt-averaging": "EMAWeightAveraging StochasticWeightAveraging WeightAveraging",
+        "lt-tuning": "BackboneFinetuning BaseFinetuning BatchSizeFinder LearningRateFinder ModelPruning OptunaPruning "
+        "Tuner multiplicative",
     },
     "names of lt_strategies": {"lt-parallel": "FSDP ModelParallel PipelineParallel Pipelined"},
 }

@@ -1,17 +1,12 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_callbacks.averaging.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
-from lt_callbacks.averaging.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
-from lt_callbacks.averaging.weight_averaging import WeightAveraging as WeightAveraging
+from lt_averaging.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
+from lt_averaging.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
+from lt_averaging.weight_averaging import WeightAveraging as WeightAveraging
 from lt_callbacks.checkpoint.base import Checkpoint as Checkpoint
 from lt_callbacks.checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.checkpoint.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
 from lt_callbacks.filtered import when as when
-from lt_callbacks.finders.batch_size_finder import BatchSizeFinder as BatchSizeFinder
-from lt_callbacks.finders.lr_finder import LearningRateFinder as LearningRateFinder
-from lt_callbacks.finders.tuner import Tuner as Tuner
-from lt_callbacks.finetuning import BackboneFinetuning as BackboneFinetuning
-from lt_callbacks.finetuning import BaseFinetuning as BaseFinetuning
 from lt_callbacks.garbage_collection import GarbageCollection as GarbageCollection
 from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
@@ -22,12 +17,10 @@ from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBarBase
 from lt_callbacks.progress.rich_progress import RichProgressBar as RichProgressBar
 from lt_callbacks.progress.rich_progress import RichProgressBarTheme as RichProgressBarTheme
 from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressBar
-from lt_callbacks.pruning import ModelPruning as ModelPruning
 from lt_callbacks.serving import ServingCheck as ServingCheck
 from lt_callbacks.serving import ServingReport as ServingReport
 from lt_callbacks.serving import check_serving as check_serving
 from lt_callbacks.stopping.early_stopping import EarlyStopping as EarlyStopping
-from lt_callbacks.stopping.optuna_pruning import OptunaPruning as OptunaPruning
 from lt_callbacks.stopping.timer import Timer as Timer
 from lt_callbacks.summary.model_summary import ModelSummary as ModelSummary
 from lt_callbacks.summary.rich_model_summary import RichModelSummary as RichModelSummary
@@ -40,6 +33,13 @@ from lt_profilers.monitors.slow_rank import RankTimes as RankTimes
 from lt_profilers.monitors.slow_rank import SlowRankMonitor as SlowRankMonitor
 from lt_profilers.monitors.spike import SpikeDetection as SpikeDetection
 from lt_profilers.monitors.throughput import ThroughputMonitor as ThroughputMonitor
+from lt_tuning.batch_size_finder import BatchSizeFinder as BatchSizeFinder
+from lt_tuning.finetuning import BackboneFinetuning as BackboneFinetuning
+from lt_tuning.finetuning import BaseFinetuning as BaseFinetuning
+from lt_tuning.lr_finder import LearningRateFinder as LearningRateFinder
+from lt_tuning.optuna_pruning import OptunaPruning as OptunaPruning
+from lt_tuning.pruning import ModelPruning as ModelPruning
+from lt_tuning.tuner import Tuner as Tuner
 
 __all__ = [
     "BackboneFinetuning",

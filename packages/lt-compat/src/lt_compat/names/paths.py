@@ -114,7 +114,7 @@ _MOVED: dict[str, dict[str, str]] = {
 
 _OWN: dict[str, dict[str, str]] = {
     "callbacks.finetuning": {
-        "multiplicative": "lt_callbacks.finetuning:multiplicative",
+        "multiplicative": "lt_tuning.finetuning:multiplicative",
     },
     "callbacks.prediction_writer": {
         "WriteInterval": "lt_callbacks.prediction_writer:WriteInterval",

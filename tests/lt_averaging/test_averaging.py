@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn, update_bn
 
-from lt_callbacks import EMAWeightAveraging, StochasticWeightAveraging, WeightAveraging
-from lt_callbacks.averaging.averaged_weights import AveragedWeights
+from lt_averaging import EMAWeightAveraging, StochasticWeightAveraging, WeightAveraging
+from lt_averaging.averaged_weights import AveragedWeights
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
 from lt_testing import FakeTrainer

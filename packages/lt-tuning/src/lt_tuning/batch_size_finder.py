@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from lt_callbacks.arguments import choice, number, whole
-from lt_callbacks.finders.tuned_attribute import TunedAttribute
 from lt_core.arguments import checks_arguments
 from lt_core.batch import batch_size_of, is_out_of_memory
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
+from lt_tuning.tuned_attribute import TunedAttribute
 
 __all__ = ["BatchSizeFinder"]
 

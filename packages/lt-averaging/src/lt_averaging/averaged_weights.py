@@ -10,8 +10,29 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_swa_avg_fn, get_swa_multi_avg_fn
 
+from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
+
 AverageFunction = Callable[[Tensor, Tensor, Any], Tensor]
 """Returns the new average of one weight from the average, the present weight and how many were averaged (0-dim)."""
+
+
+def as_device(who: str, value: object, instead: str = "") -> torch.device | None:
+    """Return the device that ``value`` names: a torch.device, a name or the number of a GPU; None stays None.
+
+    Raises:
+        ConfigError: for anything else; ``instead`` says what was probably meant by it.
+    """
+    if value is None or isinstance(value, torch.device):
+        return value
+    expected = f"{who}(device={value!r}): expected a device such as 'cpu' or 'cuda:0', or None."
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ConfigTypeError(f"{expected} Received a {type(value).__name__}.{instead}", code="LT182")
+    try:
+        return torch.device(value)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{expected}{did_you_mean(str(value), ('cpu', 'cuda', 'mps', 'xla'))}", code="LT182"
+        ) from error
 
 
 class AveragedWeights:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lt_callbacks.finders.batch_size_finder import BatchSizeFinder
-from lt_callbacks.finders.lr_finder import LearningRateCurve, LearningRateFinder
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 from lt_core.logger import DummyLogger
 from lt_core.seed import preserve_generators, preserve_owned_generators
+from lt_tuning.batch_size_finder import BatchSizeFinder
+from lt_tuning.lr_finder import LearningRateCurve, LearningRateFinder
 
 __all__ = ["Tuner"]
 

@@ -8,13 +8,13 @@ from typing import Any
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, number, require_package, whole
-from lt_callbacks.finders.tuned_attribute import TunedAttribute
 from lt_callbacks.monitored import loss_of
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
+from lt_tuning.tuned_attribute import TunedAttribute
 
 __all__ = ["LearningRateCurve", "LearningRateFinder"]
 
@@ -66,7 +66,7 @@ class LearningRateCurve:
         Raises:
             ConfigError: where matplotlib is not installed.
         """
-        require_package("The plot", "matplotlib", "lt-callbacks[plot]")
+        require_package("The plot", "matplotlib", "lt-tuning[plot]")
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots() if ax is None else (ax.figure, ax)

@@ -12,9 +12,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from lt_averaging.averaged_weights import AveragedWeights, AverageFunction, as_device
 from lt_callbacks.arguments import choice, whole
-from lt_callbacks.arguments import device as a_device
-from lt_callbacks.averaging.averaged_weights import AveragedWeights, AverageFunction
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
@@ -78,7 +77,7 @@ class StochasticWeightAveraging(Callback):
         if avg_fn is not None and not callable(avg_fn):
             raise ConfigTypeError(f"{who}(avg_fn={avg_fn!r}): expected a function or None.", code="LT179")
         self._avg_fn = avg_fn
-        self._device = a_device("StochasticWeightAveraging", device)
+        self._device = as_device("StochasticWeightAveraging", device)
         self._first_epoch = 0
         self._average: AveragedWeights | None = None
         self._rates: list[float] | None = None

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from lt_callbacks import ModelPruning
 from lt_core import LightningModule
 from lt_core.errors import ConfigError
 from lt_testing import FakeTrainer
+from lt_tuning import ModelPruning
 
 
 class Net(LightningModule):

@@ -4,13 +4,13 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from lt_callbacks import BatchSizeFinder, LearningRateFinder, Tuner
-from lt_callbacks.finders.lr_finder import LearningRateCurve
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.logger import DummyLogger
 from lt_core.strategy import Strategy
 from lt_testing import FakeTrainer
+from lt_tuning import BatchSizeFinder, LearningRateFinder, Tuner
+from lt_tuning.lr_finder import LearningRateCurve
 
 
 class Tried(FakeTrainer):

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from lt_callbacks.arguments import device as a_device
+from lt_averaging.averaged_weights import AveragedWeights, as_device
 from lt_callbacks.arguments import whole
-from lt_callbacks.averaging.averaged_weights import AveragedWeights
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import UNITS, Duration, Every
@@ -59,7 +58,7 @@ class WeightAveraging(Callback):
                 )
         number = isinstance(device, float) and isinstance(self, EMAWeightAveraging)
         instead = f" Is it the decay? {type(self).__name__}(decay={device!r})." if number else ""
-        self._device = a_device(type(self).__name__, device, instead)
+        self._device = as_device(type(self).__name__, device, instead)
         self._use_buffers = use_buffers
         self._given_functions = kwargs
         self._average: AveragedWeights | None = None

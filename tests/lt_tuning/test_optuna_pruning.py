@@ -5,9 +5,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from lt_callbacks import OptunaPruning
 from lt_core.errors import LogError
 from lt_testing import FakeTrainer
+from lt_tuning import OptunaPruning
 
 
 class PrunedError(Exception):

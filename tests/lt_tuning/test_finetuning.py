@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from lt_callbacks import BackboneFinetuning, BaseFinetuning
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.strategy import SingleDevice
 from lt_testing import FakeTrainer
+from lt_tuning import BackboneFinetuning, BaseFinetuning
 
 
 class Net(LightningModule):
@@ -164,3 +164,11 @@ class Staged(SingleDevice):
 def test_finetuning_is_refused_where_ranks_hold_different_layers():
     with pytest.raises(ConfigError, match=r"BackboneFinetuning: strategy 'stages'.*requires_grad_\(False\).*LT357"):
         BackboneFinetuning().setup(FakeTrainer(strategy=Staged()), Net(), "fit")
+
+
+def test_a_class_that_a_user_puts_beside_it_is_initialized():
+    class Beside:
+        def __init__(self):
+            self.notes = []
+
+    assert type("Both", (BackboneFinetuning, Beside), {})().notes == []

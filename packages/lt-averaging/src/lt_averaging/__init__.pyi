@@ -1,0 +1,3 @@
+from lt_averaging.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
+from lt_averaging.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
+from lt_averaging.weight_averaging import WeightAveraging as WeightAveraging

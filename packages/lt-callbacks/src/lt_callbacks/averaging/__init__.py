@@ -1,1 +1,0 @@
-"""Callbacks that average the weights of a run."""

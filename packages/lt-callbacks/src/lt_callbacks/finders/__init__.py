@@ -1,1 +1,0 @@
-"""Short trials that find a learning rate or a batch size."""

@@ -1,0 +1,12 @@
+"""The codes of the warnings of lt-tuning, which ``Trainer(silence=[...])`` takes."""
+
+# Written by tools/codes.py from the package's code.
+
+__all__ = ["WARNINGS"]
+
+WARNINGS: frozenset[str] = frozenset(
+    {
+        "LT181",
+        "LT353",
+    }
+)
