@@ -31,21 +31,9 @@ __all__ = [
 ]
 
 
-GROUPS = (
-    "strategies",
-    "accelerators",
-    "precision",
-    "launchers",
-    "environments",
-    "loggers",
-    "callbacks",
-    "data",
-    "checkpoint_io",
-    "profilers",
-    "defaults",
-    "trainers",
-    "codes",
-    "compat",
+GROUPS = tuple(
+    "strategies accelerators precision launchers environments loggers callbacks data checkpoint_io "
+    "profilers defaults trainers codes compat".split()
 )
 """The entry-point groups, each with the prefix ``lt.``."""
 
