@@ -12,7 +12,7 @@ from tests.patience import PATIENCE
 from lt_compat.v1.arguments import translate
 from lt_core import Callback, ConfigError, ConfigTypeError, LightningModule, LtDeprecationWarning, PluginError, plugins
 from lt_loops import Trainer
-from lt_loops.arguments.attributes import AsksDialects
+from lt_loops.arguments.spellings import AsksDialects
 from lt_loops.arguments.table import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::lt_core.errors.LtDeprecationWarning")

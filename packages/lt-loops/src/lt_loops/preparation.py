@@ -34,10 +34,10 @@ from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_steps, check_takes_index
 from lt_loops.setup.late_layers import layers_made
 from lt_loops.setup.loaders import checked_loaders
-from lt_loops.setup.misspelt import warn_of_misspelt
 from lt_loops.setup.optimizers import foreign_parameters, parse_optimizers
 from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
 from lt_loops.setup.signatures import BoundHook, adapted
+from lt_loops.setup.typos import warn_of_misspelt
 from lt_loops.state.origin import Origin
 from lt_loops.state.owner import Restore, Saved
 

@@ -24,10 +24,9 @@ from lt_core.precision import Precision
 from lt_core.profiler import Profiler, by_action
 from lt_core.strategy import Strategy
 from lt_core.terminal import say
-from lt_loops.arguments.attributes import AsksDialects, check_attribute, missing
 from lt_loops.arguments.from_environment import with_environment
 from lt_loops.arguments.limits import Limits
-from lt_loops.arguments.spellings import in_todays_names
+from lt_loops.arguments.spellings import AsksDialects, in_todays_names, missing
 from lt_loops.arguments.table import ARGUMENTS, Plugin, Settings
 from lt_loops.checkpoint.choice import WORDS, choose_checkpoint
 from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
@@ -44,6 +43,7 @@ from lt_loops.setup.hook_calls import call_event
 from lt_loops.setup.hook_check import before_run
 from lt_loops.setup.loaders import Loaders, module_of
 from lt_loops.setup.parts import look_up, resolve
+from lt_loops.setup.typos import check_attribute
 from lt_loops.trial import Trial, run_trial
 from lt_loops.view import TrainerView
 
@@ -269,9 +269,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             weights_only: as in :meth:`fit`.
             unknown: as in :meth:`fit`.
         """
-        given = {"model": model, "dataloaders": dataloaders, "ckpt_path": ckpt_path, "verbose": verbose}
-        given |= {"datamodule": datamodule, "weights_only": weights_only}
-        return self._evaluate("validate", given, unknown)
+        return self._evaluate("validate", locals())
 
     def test(
         self,
@@ -284,9 +282,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         **unknown: Any,
     ) -> list[dict[str, float]]:
         """Run the test loaders once; arguments and result as in :meth:`validate`."""
-        given = {"model": model, "dataloaders": dataloaders, "ckpt_path": ckpt_path, "verbose": verbose}
-        given |= {"datamodule": datamodule, "weights_only": weights_only}
-        return self._evaluate("test", given, unknown)
+        return self._evaluate("test", locals())
 
     def predict(
         self,
@@ -343,8 +339,10 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
         return outputs()
 
-    def _evaluate(self, stage: str, given: dict[str, Any], unknown: dict[str, Any]) -> list[dict[str, float]]:
-        given = in_todays_names(stage, given, unknown) if unknown else given
+    def _evaluate(self, stage: str, call: dict[str, Any]) -> list[dict[str, float]]:
+        """Validate or test; ``call`` has the arguments of the method by name."""
+        given = {name: value for name, value in call.items() if name not in ("self", "unknown")}
+        given = in_todays_names(stage, given, call["unknown"]) if call["unknown"] else given
         verbose = given.pop("verbose")
         with silenced(self.settings.silence):
             run = self._eval_run(stage, **given)

@@ -50,10 +50,14 @@ def _both(given: Mapping[str, Any], first: str, second: str, text: str) -> Probl
 
 def two_batches(given: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield a problem where both arguments say how many batches make a step."""
-    names = ("global_batch_size", "accumulate_grad_batches")
-    if all(given.get(name) is not None for name in names):
-        text = _both(given, *names, "each says how many batches make a step. Leave one of them out.").text
-        yield problem_of(ConfigError(text, code="LT763"))
+    total, batches = given.get("global_batch_size"), given.get("accumulate_grad_batches")
+    if total is not None and batches is not None:
+        error = ConfigError(
+            f"global_batch_size={shown(total)} and accumulate_grad_batches={shown(batches)}: each says how many "
+            "batches make a step. Leave one of them out.",
+            code="LT763",
+        )
+        yield problem_of(error)
 
 
 def _limits(given: Mapping[str, Any]) -> Iterator[Problem]:

@@ -1,14 +1,20 @@
-"""Arguments that lt does not know: installed packages are asked what they mean (:mod:`lt_core.dialect`)."""
+"""Arguments and attributes that lt does not know: installed packages are asked for them (:mod:`lt_core.dialect`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lt_core.dialect import dialects
+from lt_core.dialect import NOT_MINE, attribute_of, dialects
 from lt_core.errors import ConfigTypeError, did_you_mean
+from lt_core.trainer import TrainerAPI
 from lt_loops import former_names
 from lt_loops.arguments.problems import Problem, problem_of, raise_problems, shown
+
+if TYPE_CHECKING:
+    from abc import ABCMeta as ProtocolMeta
+else:
+    ProtocolMeta = type(TrainerAPI)
 
 
 def translated(where: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -39,3 +45,35 @@ def in_todays_names(method: str, known: dict[str, Any], unknown: Mapping[str, An
 def todays_name(names: Mapping[str, str], name: str) -> str:
     """Return what to write in place of a name of 1.x, and who understands it; "" for others."""
     return f"In 1.x it was one: write {names[name]}. {former_names.understood_by()}" if name in names else ""
+
+
+class AsksDialects(ProtocolMeta):
+    """The class of the Trainer's class: class methods that are not there are asked of the installed dialects.
+
+    The Trainer is a Protocol's by name, and has its class: an ABCMeta, so that a subclass of the Trainer may have an
+    abstract class beside it.
+    """
+
+    if not TYPE_CHECKING:  # type checkers go on finding what is no attribute
+
+        def __getattr__(cls, name: str) -> Any:  # noqa: N805  (a class of classes)
+            return missing(cls, name)
+
+
+def missing(owner: Any, name: str) -> Any:
+    """Return the attribute of a Trainer, or of its class, that a dialect has.
+
+    Raises:
+        AttributeError: where none has it; with the way of today for one of Lightning 1.x.
+    """
+    found = attribute_of(owner, name)
+    if found is not NOT_MINE:
+        return found
+    kind = owner if isinstance(owner, type) else type(owner)
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    if name in former_names.CLASS_METHODS:
+        today = former_names.CLASS_METHODS[name]
+        text = f"{kind.__name__}.{name} is of Lightning 1.x: write {today}. {former_names.understood_by()}"
+    elif name in former_names.ATTRIBUTES:
+        text = f"{kind.__name__}.{name} is not there: {former_names.ATTRIBUTES[name]}."
+    raise AttributeError(text, name=name, obj=owner)

@@ -1,8 +1,10 @@
-"""Methods and attributes of the user's that are nearly, but not quite, what lt calls or reads."""
+"""Names that are nearly, but not quite, what lt calls or reads: hooks, attributes of modules and of a Trainer."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from torch import nn
@@ -13,6 +15,7 @@ from lt_core.dialect import spoken
 from lt_core.errors import nearest_name, warn
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.module import LightningModule
+from lt_loops.arguments.table import ARGUMENTS
 
 
 def warn_of_misspelt(module: LightningModule, datamodule: DataSource | None, callbacks: list[Callback]) -> None:
@@ -87,3 +90,37 @@ def _nearest_hook(name: str, known: frozenset[str]) -> str | None:
 
 
 _TAILS = ("_step", "_steps", "_dataloader", "_dataloaders", "_data", "_start", "_end", "_hook")
+
+
+def check_attribute(kind: type, name: str) -> None:
+    """Look at the name of an attribute that is set for the first time.
+
+    Raises:
+        AttributeError: for one that only the constructor can set.
+    """
+    known = inspect.getattr_static(kind, name, None)
+    if isinstance(known, property) and known.fset is None:
+        argument = name in ARGUMENTS
+        remedy = f"Give it to the Trainer: Trainer({name}=...)." if argument else "It can only be read."
+        raise AttributeError(f"trainer.{name} cannot be set. {remedy}")
+    if known is not None or any(name in vars(part) for part in kind.__mro__):
+        return
+    near = nearest_name(name, _settable(kind), slip=True)
+    if near is not None:
+        warn(
+            f"trainer.{name} is set, and nothing reads it. Did you mean {near!r}? If it is an attribute of your own, "
+            "another name avoids this note.",
+            code="LT183",
+        )
+    elif name in ARGUMENTS:
+        warn(
+            f"trainer.{name} is set after the Trainer was made, and nothing reads it. Write Trainer({name}=...).",
+            code="LT183",
+        )
+
+
+@cache
+def _settable(kind: type) -> tuple[str, ...]:
+    """Return the public attributes of a Trainer's class that can be set."""
+    public = ((name, getattr(kind, name)) for name in dir(kind) if not name.startswith("_"))
+    return tuple(name for name, member in public if hasattr(member, "__set__") and getattr(member, "fset", member))
