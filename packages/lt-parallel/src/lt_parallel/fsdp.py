@@ -96,8 +96,8 @@ class FSDP(Distributed):
             blocks of a transformer). What is in none of them is one more group.
         sharding_strategy: ``"FULL_SHARD"`` frees parameters after forward and gathers them again for backward;
             ``"SHARD_GRAD_OP"`` keeps them in between: more memory, less communication.
-        mixed_precision: ``MixedPrecisionPolicy`` of torch: in what parameters are gathered and gradients reduced. By
-            default in the parameters' own type; precision="bf16-mixed" computes under autocast as elsewhere.
+        mixed_precision: ``MixedPrecisionPolicy`` of torch: the types of gathered parameters and reduced gradients. By
+            default the parameters' own type; precision="bf16-mixed" computes under autocast as elsewhere.
         activation_checkpointing_policy: which modules compute their activations again in backward.
         reshard_after_forward: torch's own argument, in place of ``sharding_strategy``: a number shards over that many
             ranks between forward and backward, usually those of a node.
@@ -195,7 +195,7 @@ class FSDP(Distributed):
         return {"replicate": copies, "shard": shards}
 
     def init_context(self) -> AbstractContextManager[Any]:
-        """Return torch's meta device: what is made there takes no memory until :meth:`setup` shards it."""
+        """Return torch's meta device: modules made there take no memory until :meth:`setup` shards them."""
         return torch.device("meta")
 
     def setup(
@@ -296,7 +296,7 @@ class FSDP(Distributed):
         return init_device_mesh(self.device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
     def _drop_group(self) -> None:
-        """Drop what refers to the process group: the mesh, and the groups of copies."""
+        """Drop the references to the process group: the mesh, and the groups of copies."""
         self._mesh = None
         self._shared.clear()
 
@@ -333,7 +333,7 @@ class FSDP(Distributed):
         return groups
 
     def _place_sharded(self, module: nn.Module, precision: Precision) -> None:
-        """Give memory to what is on the meta device, and bring what is not sharded to the device."""
+        """Allocate meta tensors, and move tensors that are not sharded to the device."""
         if on_meta(module):
             precision.convert_module(module)
             materialize(module, self.device, self.broadcast_tensors)
@@ -342,7 +342,7 @@ class FSDP(Distributed):
             self.broadcast_tensors(map(own_part, params), ranks)
 
     def _brought(self, module: nn.Module) -> list[Tensor]:
-        """Bring what is not sharded to the device, and return it; ``to()`` would make shards anew, without hooks."""
+        """Move tensors that are not sharded to the device; return them. ``to()`` would remake shards without hooks."""
         plain = [t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor)]
         for tensor in plain:
             tensor.data = tensor.data.to(self.device)
@@ -372,7 +372,7 @@ class FSDP(Distributed):
         return found
 
     def _places(self, meshes: list[DeviceMesh]) -> list[tuple[list[int], int]]:
-        """Return for each rank which part of what is spread over each of ``meshes`` it holds, and of the tokens."""
+        """Return each rank's part of the parameters of each mesh, and its part of the tokens."""
         sizes = self.mesh_sizes
         names = [tuple(name for name in sizes if name in (mesh.mesh_dim_names or ())) for mesh in meshes]
         pairs = zip(names, meshes, strict=True)
@@ -399,7 +399,7 @@ class FSDP(Distributed):
         return torch.device("cpu") if "offload_policy" in self._arguments else self.device
 
     def _materialize(self, module: nn.Module, end: Callable[[nn.Module], None]) -> None:
-        spread = is_sharded(module)  # what a plan has split is cut from the same whole on all ranks
+        spread = is_sharded(module)  # layers split by a plan are cut from the same whole on all ranks
         materialize(module, self._stays, self.broadcast_tensors if spread else lambda tensors: None, end)
 
     def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
@@ -577,7 +577,7 @@ def _with_split_loss(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 
 def _order_prefetch(groups: list[nn.Module], ahead: int) -> None:
-    """Have each group gather those that come after it, in forward and in backward."""
+    """Let each group prefetch the next ones, in forward and in backward."""
     for number, group in enumerate(groups):
         if ahead > 0 and isinstance(group, FSDPModule):
             group.set_modules_to_forward_prefetch(groups[number + 1 : number + 1 + ahead])  # type: ignore[arg-type]

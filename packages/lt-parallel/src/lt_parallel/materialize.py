@@ -55,7 +55,7 @@ def materialize(
 
 
 def _walk(module: nn.Module) -> Iterator[tuple[str, nn.Module, bool]]:
-    """Yield each part with its name, before and after those in it."""
+    """Yield each part with its name, before and after its children."""
     opened: list[tuple[str, nn.Module]] = []
     for name, part in list(module.named_modules()):
         while opened and not name.startswith(f"{opened[-1][0]}." if opened[-1][0] else ""):

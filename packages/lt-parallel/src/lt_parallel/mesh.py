@@ -13,7 +13,7 @@ Sizes = Mapping[str, "int | Literal['auto']"]
 
 
 def resolved(asked: Sizes, ranks: int) -> dict[str, int]:
-    """Return the size of each dimension, the one that is ``"auto"`` from what the others leave of ``ranks``.
+    """Return the size of each dimension; ``"auto"`` is ``ranks`` divided by the others.
 
     Raises:
         ConfigError: where their product is not ``ranks``.
@@ -55,7 +55,7 @@ def tensor_name(sizes: Mapping[str, int]) -> str | None:
 def part_of_data(sizes: Mapping[str, int], rank: int, along: Collection[str] | None = None) -> Shard:
     """Return which part of the data ``rank`` reads; ranks that differ along other dimensions only read the same.
 
-    Of what is cut along other dimensions than those of the data, these are ``along``.
+    ``along`` names the dimensions of another cut than the data's.
     """
     along = data_names(sizes) if along is None else along
     index, count, left = 0, 1, rank

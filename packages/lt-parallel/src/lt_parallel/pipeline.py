@@ -224,7 +224,7 @@ class PipelineParallel(ModelParallel):
         self._share(tensor for tensor in (*module.parameters(), *module.buffers()) if id(tensor) not in held)
 
     def _holders(self, part: Pipelined, count: int) -> list[int]:
-        """Return which of a pipeline's ``count`` ranks holds each layer."""
+        """Return, for each layer, its rank among a pipeline's ``count`` ranks."""
         sizes = self._layers_per_rank or _even(len(part.layers), count)
         if len(sizes) != count or sum(sizes) != len(part.layers) or min(sizes) < 1:
             raise ConfigError(
@@ -249,7 +249,7 @@ class PipelineParallel(ModelParallel):
                 fully_shard(part, mesh=self._shard_mesh, **self._arguments)
 
     def _share(self, tensors: Iterable[Tensor]) -> None:
-        """Give tensors the values of rank 0, and parts of those that are spread over ranks those of the first part."""
+        """Give all ranks rank 0's tensors, and copies of a sharded tensor the first copy's parts."""
         by_names: dict[tuple[str, ...], list[Tensor]] = {}
         for tensor in tensors:
             by_names.setdefault(self._spread_over(tensor), []).append(own_part(tensor))
@@ -394,7 +394,7 @@ class PipelineParallel(ModelParallel):
         return {name: found[name] for name in (*whole_order(module), *found) if name in found}
 
     def _merged(self, own: dict[str, Any], *, keep: bool) -> dict[str, Any]:
-        """Return what the ranks of the first pipeline hold together, where ``keep``; they give it one by one."""
+        """Return the merged entries of the first pipeline's ranks where ``keep``; they broadcast one by one."""
         found: dict[str, Any] = {}
         sizes = self.mesh_sizes
         others = set(sizes) - {self._pipeline_name}

@@ -20,14 +20,14 @@ __all__ = ["Pipelined"]
 
 
 class Pipelined(nn.Module):
-    """Layers that are called one after the other, and the loss of what comes out of the last one.
+    """A row of layers, and the loss of the last one's output.
 
-    Called with inputs and targets it returns the loss, with inputs alone what comes out, on every rank the same. Under
+    Called with inputs and targets it returns the loss, with inputs alone the output, on every rank the same. Under
     :class:`PipelineParallel` each rank holds some of the layers; the loss's gradients exist when it is returned, and
-    ``backward`` adds them to the parameters'; what comes out alone has none. Elsewhere it is a plain module.
+    ``backward`` adds them to the parameters'; an output alone has none. Under other strategies it is a plain module.
 
     Args:
-        layers: each takes what the one before returns, a tensor whose first dimension is the batch.
+        layers: each takes its predecessor's output, a tensor whose first dimension is the batch.
         loss: ``loss(output, target)``, shape ``()``: a mean over the samples.
     """
 
@@ -53,11 +53,11 @@ class Pipelined(nn.Module):
         return inputs if target is None else self.loss(inputs, target)
 
     def connect(self, link: StageLink) -> None:
-        """Have other ranks compute what this one has no layers for."""
+        """Run through the pipeline of all ranks from now on."""
         self._link = link
 
     def disconnect(self) -> None:
-        """Drop what refers to the process group."""
+        """Drop the reference to the process group."""
         self._link = None
 
     @property
@@ -136,7 +136,7 @@ class StageLink:
         return self._mean(losses)
 
     def train(self, inputs: Tensor, target: Tensor) -> tuple[Tensor, _Stage]:
-        """Return the loss, and the stage with its gradients; parameters keep those that they have."""
+        """Return the loss, and the stage with its gradients; the parameters' ``grad`` stays as it is."""
         losses: list[Tensor] = []
         schedule = self._ready("training", inputs, self._loss)
         stage: _Stage = schedule._stage
@@ -147,7 +147,7 @@ class StageLink:
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
-        """Seed the generators by the stage: with those that all ranks have, each stage would drop as the others do."""
+        """Seed the generators by the stage: with equal ones all stages would drop the same units."""
         seed = int(torch.randint(2**62, ()))
         devices = [] if self._device.type == "cpu" else [self._device]
         with torch.random.fork_rng(devices, device_type=self._device.type if devices else "cuda"):
@@ -177,7 +177,7 @@ class StageLink:
         return self._made[use][1]
 
     def _agreed(self, size: int, new: bool) -> tuple[int, bool]:
-        """Return what the sizes of peers' batches have in common, and whether one is new: all make as many calls."""
+        """Return the greatest common divisor of the peers' batch sizes, and whether one of them is new."""
         if self._peers is None:
             return size, new
         mine = torch.tensor([size, new])
@@ -201,9 +201,9 @@ class StageLink:
 
 
 class _Stage(PipelineStage):
-    """A stage that stays as it is while torch finds out by a pass of nothing what each rank hands on.
+    """A stage whose buffers survive torch's dry pass, which finds the shapes that ranks hand on.
 
-    Gradients of shards are averaged in backward: only there it is known what each rank multiplies its loss by.
+    Gradients of shards are averaged in backward: only there the factor of each rank's loss is known.
     """
 
     taken: list[Tensor | None]
@@ -215,7 +215,7 @@ class _Stage(PipelineStage):
             super().perform_reduce_grad(grad_scale_factor)
 
     def take_gradients(self, params: Sequence[nn.Parameter]) -> None:
-        """Take the gradients of the batch from the parameters, of shards those of the whole layers."""
+        """Take the batch's gradients from the parameters; for shards, the gradients of the whole layers."""
         if not isinstance(self.submod, FSDPModule):
             self.taken = [param.grad for param in params if param.requires_grad]
             return
@@ -226,7 +226,7 @@ class _Stage(PipelineStage):
         reshard(self.submod)
 
     def reduced(self, gradients: list[Any], params: Sequence[nn.Parameter]) -> list[Any]:
-        """Return the gradients of ``params`` from those that were taken: those of shards averaged over their ranks."""
+        """Return the taken gradients for ``params``, averaged over ranks where these are shards."""
         if not isinstance(self.submod, FSDPModule):
             return gradients
         with _stashed_gradients(params):
@@ -279,7 +279,7 @@ class _Trained(torch.autograd.Function):
 
 
 def whole_order(module: nn.Module) -> list[str]:
-    """Return the names of all parameters and buffers, those on other ranks too, as in a module that is whole.
+    """Return the names of all parameters and buffers in the order of the whole module, other ranks' layers included.
 
     What else a state holds (``get_extra_state``) comes with its module, or in the end.
     """
@@ -297,7 +297,7 @@ def plain_name(name: str) -> str:
 
 
 def reshard(module: nn.Module) -> None:
-    """Give each shard's parameters their place, where a forward left those that were gathered."""
+    """Put the shards back as parameters where a forward left gathered ones."""
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.reshard()
@@ -305,7 +305,7 @@ def reshard(module: nn.Module) -> None:
 
 @contextmanager
 def _stashed_gradients(params: Iterable[nn.Parameter]) -> Iterator[None]:
-    """Give parameters back the gradients that they have; torch drops those of shards where a schedule is new."""
+    """Set gradients aside and restore them; torch drops the shards' gradients where a schedule is new."""
     before = [(param, param.grad) for param in params]
     for param, _ in before:
         param.grad = None

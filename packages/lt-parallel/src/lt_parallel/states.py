@@ -66,9 +66,9 @@ def whole(state: Any, *, keep: bool) -> Any:
 def load_module(
     module: nn.Module, state: dict[str, Any], strategy: Strategy, *, strict: bool, elsewhere: Collection[str] = ()
 ) -> Any:
-    """Load a full state (needed on rank 0 only), this rank's shards, or what is still on disk.
+    """Load a full state (needed on rank 0 only), this rank's shards, or a state still on disk.
 
-    The names in ``elsewhere`` are those of layers that other ranks hold.
+    ``elsewhere`` names the tensors of other ranks' layers.
     """
     own = module.state_dict()
     if isinstance(state, Stored):
@@ -84,7 +84,7 @@ def load_module(
 def load_optimizer(optimizer: Optimizer, state: dict[str, Any], numbers: Sequence[int] | None = None) -> None:
     """Load the state of an optimizer over sharded parameters, from whole tensors or from disk.
 
-    ``numbers`` are those that its parameters have in ``state``, where other ranks hold more of them.
+    ``numbers`` are its parameters' numbers in ``state``, where other ranks hold more of them.
     """
     params = [param for group in optimizer.param_groups for param in group["params"]]
     here = dict(zip(range(len(params)) if numbers is None else numbers, enumerate(params), strict=True))

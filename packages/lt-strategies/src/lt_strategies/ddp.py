@@ -171,14 +171,14 @@ class DDP(Distributed):
         super().close(error)
 
     def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-        """Return the optimizer's state; that of torch's ``ZeroRedundancyOptimizer`` whole, on rank 0."""
+        """Return the optimizer's state; a ``ZeroRedundancyOptimizer``'s whole state on rank 0."""
         if (gather := getattr(optimizer, "consolidate_state_dict", None)) is None:
             return super().optimizer_state(module, optimizer)
         gather(to=0)
         return optimizer.state_dict() if self.rank == 0 else {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the communication hook remembers, and whose it is; empty where it remembers nothing."""
+        """Return the communication hook's state and its class; empty without a hook state."""
         comm = self.ddp_comm_state
         if comm is None or isinstance(comm, ProcessGroup):
             return {}
@@ -251,12 +251,12 @@ def _first_output(wrapper: DistributedDataParallel, *args: Any, **kwargs: Any) -
 
 
 def _trained(module: nn.Module) -> list[int]:
-    """Return what identifies a set of trained parameters."""
+    """Return the identity of each trained parameter."""
     return [id(param) for param in module.parameters() if param.requires_grad]
 
 
 def _release(wrapper: DistributedDataParallel) -> None:
-    """Drop what a wrapper holds of the process group; it is useless without the group."""
+    """Drop a wrapper's references to the process group; it is useless without the group."""
     for name in ("reducer", "logger", "process_group"):
         wrapper.__dict__.pop(name, None)
 

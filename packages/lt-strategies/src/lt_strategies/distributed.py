@@ -1,4 +1,4 @@
-"""What all strategies on torch.distributed share: ranks, the process group, collectives."""
+"""Base of all strategies on torch.distributed: ranks, the process group, collectives."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Distributed(Strategy):
         self._group = group.enter(self.environment, self.world_size, backend, self.timeout)
 
     def close(self, error: BaseException | None = None) -> None:
-        self._round += 1  # messages posted in the next run are not those of this one
+        self._round += 1  # the next run does not see this run's messages
         if error is not None and self.world_size > 1:
             self.supervisor.failed(error)  # before the group breaks: the others' errors are consequences of this one
             self._group = None
             group.leave_group(failed=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what crosses to a spawned process: all but the process group."""
+        """Leave the process group out of the copy for a spawned process."""
         return {**self.__dict__, "_group": None}
 
     # ---- step --------------------------------------------------------------------------------------------------------
@@ -182,11 +182,11 @@ class Distributed(Strategy):
         return self._group
 
     def _talk_group(self, tensor: Tensor) -> dist.ProcessGroup | None:
-        """Return gloo's own group for tensors on the CPU; the job's group for those on a device."""
+        """Return the control group (gloo) for CPU tensors, None (the job's group) for device tensors."""
         return self.group.control if tensor.device.type == "cpu" else None
 
     def _agree(self, call: str) -> None:
-        """Compare what the ranks are about to do, so that a difference is an error and not a hang or wrong numbers."""
+        """Check that all ranks are about to make the same call: a difference would be a hang or wrong numbers."""
         text = call.encode()[: FINGERPRINT - 1].ljust(FINGERPRINT, b"\0")
         mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         mine[-1] = hashlib.blake2b(call.encode(), digest_size=1).digest()[0]
@@ -257,7 +257,7 @@ class Distributed(Strategy):
 
 
 class _HostPickler(pickle.Pickler):
-    """Pickles tensors of a device as those of the CPU: they would be read onto the GPU that has the sender's number."""
+    """Pickles device tensors as CPU tensors: they would be read onto the GPU with the sender's number."""
 
     def reducer_override(self, obj: Any) -> Any:
         kind = obj.__class__
@@ -270,7 +270,7 @@ def _packed(value: Any) -> bytes:
 
 
 def own_part(tensor: Tensor) -> Tensor:
-    """Return what this rank holds of a tensor that is spread over ranks; any other tensor as it is."""
+    """Return this rank's part of a sharded tensor; any other tensor unchanged."""
     part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part
 
@@ -284,7 +284,7 @@ def _said(tensor: Tensor) -> str:
 
 
 def _watched(fn: Callable[..., RunResult], strategy: Ranks, *args: Any) -> RunResult:
-    """Have a rank watch itself where nobody does: its launcher is another package's."""
+    """Let a rank watch itself where its launcher, of another package, does not."""
     if strategy.world_size == 1 or strategy.supervisor is not Ranks.supervisor:
         return fn(*args)
     from lt_strategies.launch.start import run_here  # one process imports none of it

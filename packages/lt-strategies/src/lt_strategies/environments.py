@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Kubernetes", "LaunchedEnvironment", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"]
 
 _PORTS = range(20000, 30000)
-"""Ports from which a job that names none takes one, by its id; below those that systems hand out."""
+"""Range of the default port, which is chosen by the job's id; below the systems' ephemeral ports."""
 
 _SHELLS = ("bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh")
 """Names that ``srun --pty`` gives to a job, after its command."""

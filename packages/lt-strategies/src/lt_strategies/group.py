@@ -56,10 +56,10 @@ class Group:
         self._parts: dict[tuple[tuple[tuple[int, ...], ...], str | None], ProcessGroup] = {}
 
     def part(self, parts: Iterable[Iterable[int]], *, like_control: bool = False) -> ProcessGroup:
-        """Return the group of those ranks in ``parts``, which hold each rank once, among whom this one is.
+        """Return the process group of this rank's part of ``parts``, which hold each rank once.
 
-        All ranks call it, with the same parts; a group is made once. It is for tensors of the device, or, as
-        ``control``, for those of the CPU.
+        All ranks call it, with the same parts; a group is made once. It takes tensors of the device, or of the CPU with
+        ``like_control``.
         """
         key = tuple(map(tuple, parts)), dist.get_backend(self.control) if like_control else None
         if key not in self._parts:
@@ -81,7 +81,7 @@ class Group:
         return self._control
 
     def on_leave(self, owner: T, release: Callable[[T], object]) -> None:
-        """Have ``release(owner)`` called before the group is destroyed, to drop what it holds of torch's group.
+        """Call ``release(owner)`` before the group is destroyed, to drop the owner's references to torch's group.
 
         An owner that is gone by then is forgotten, and asking twice has no further effect: a group outlives its fits.
 
@@ -116,7 +116,7 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
             code="LT715",
         )
     if not dist.is_initialized():
-        leave_group()  # what is left of one that the user has destroyed
+        leave_group()  # remains of a group that the user has destroyed
     if _group is None:
         _group = _adopt(timeout) if dist.is_initialized() else _make(environment, world_size, backend, timeout)
         _entered, _broken = environment.rendezvous, None
@@ -212,7 +212,7 @@ def _make(environment: Environment, world_size: int, backend: str, timeout: time
 def _adopt(timeout: timedelta) -> Group:
     control = dist.new_group(backend="gloo", timeout=timeout, group_desc="lt control")
     name = torch.frombuffer(bytearray(uuid.uuid4().bytes), dtype=torch.uint8)
-    dist.broadcast(name, src=0, group=control)  # the user's store may hold what a failed attempt wrote
+    dist.broadcast(name, src=0, group=control)  # the user's store may hold keys of a failed attempt
     store = PrefixStore(bytes(name.tolist()).hex(), dist.distributed_c10d._get_default_store())
     return Group(dist.get_rank(), dist.get_world_size(), PrefixStore("lt", store), control)
 
@@ -277,12 +277,12 @@ def giving_up(timeout: timedelta) -> Iterator[None]:
 
 
 def _open_files() -> set[tuple[int, Path]]:
-    """Return the number of each open file and what it is; nothing where the platform does not say."""
+    """Return each open file's number and target; empty on platforms without ``/proc``."""
     return {(int(path.name), path.resolve()) for path in Path("/proc/self/fd").glob("*")}
 
 
 def default_backend(device: torch.device) -> str:
-    """Return the backends for a kind of device: gloo for the CPU, and what is registered with torch for the device."""
+    """Return the backends for a kind of device: gloo for the CPU, and torch's registered one for the device."""
     try:
         own = dist.get_default_backend_for_device(device)
     except ValueError:

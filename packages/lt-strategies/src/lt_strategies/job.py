@@ -50,7 +50,7 @@ def made_folder(world_size: int) -> str:
 
 
 def _started_by_watcher() -> bool:
-    """The variables count only in a process that the watcher itself started, not in what the user starts from there."""
+    """Return whether the watcher itself started this process; processes that the user starts inherit the variables."""
     mine = os.environ.get("LT_WATCHER") == str(os.getppid()) or (os.name == "nt" and "LT_WATCHER" in os.environ)
     return mine and "LT_JOB" in os.environ
 
@@ -93,7 +93,7 @@ class RankClient(Supervisor):
         return os.getpid() != self._line.pid
 
     def line(self, rank: int) -> Line:
-        """Return what a rank says of itself."""
+        """Return a rank's line of the page."""
         return self._page.read(rank)
 
     def leave(self) -> None:
@@ -177,7 +177,7 @@ class RankClient(Supervisor):
             time.sleep(0.02)
 
     def _raise_cause(self, error: BaseException) -> None:
-        """Raise what another rank did to us in place of a broken connection; else report ``error``."""
+        """Raise the other rank's failure in place of a broken connection; otherwise report ``error``."""
         if is_agreed(error):
             self._mark(page.IDLE)
             return
@@ -197,7 +197,7 @@ class RankClient(Supervisor):
             error.add_note(f"(rank {self.rank} of {self.world_size}, {report['place']})")
 
     def _calls_of_all(self) -> dict[int, list[flight.Call]]:
-        """Return what the ranks recorded that failed by a broken connection, as far as they have said so."""
+        """Return the recorded calls of ranks whose connection broke, from their reports."""
         reports = [found for rank in range(self.world_size) if (found := page.read_report(self.folder, rank))]
         return calls_in(reports)
 

@@ -20,8 +20,8 @@ _NAMED = 8
 def meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
     """Wait until all ranks are there, and return a name that this meeting alone has.
 
-    The store may be that of an agent, and hold what ranks of a failed attempt wrote; and no number that ranks are given
-    distinguishes attempts: each of torchrun's agents counts restarts for itself. So rank 0 calls a meeting under a name
+    The store may belong to an agent and hold keys of a failed attempt, and no number that ranks are given distinguishes
+    attempts: each of torchrun's agents counts restarts for itself. So rank 0 calls a meeting under a name
     never used before, the others answer the newest call by a name of their own, and a meeting begins when rank 0 has
     written down who answered: who finds itself there meets those that are alive.
 
@@ -113,7 +113,7 @@ class _Waits:
 
 
 def missing(store: Store, name: str, ranks: range) -> Iterator[int]:
-    """Yield those of ``ranks`` that have left nothing at ``name/rank``, by few questions about many of them."""
+    """Yield the ranks without a key ``name/rank``, by few questions about many of them."""
     if not ranks or store.check([f"{name}/{rank}" for rank in ranks]):
         return
     if len(ranks) == 1:
@@ -125,7 +125,7 @@ def missing(store: Store, name: str, ranks: range) -> Iterator[int]:
 
 
 def say_bye(store: Store, rank: int, world_size: int) -> None:
-    """Keep the store's process alive until the others have left; those that died are not waited for long."""
+    """Keep the store's process alive until the others have left; dead ranks delay it by two seconds at most."""
     try:
         if store.add("bye", 1) == world_size:
             store.set("all left", "")

@@ -1,1 +1,1 @@
-"""Ranks of a job one after another in this process, on torch's fake process groups: what they say to each other."""
+"""Simulated ranks: a job's ranks in turn in this process, on torch's fake process groups."""

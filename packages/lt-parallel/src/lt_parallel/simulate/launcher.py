@@ -25,17 +25,18 @@ from lt_strategies.group import fake_group
 __all__ = ["SimulateLauncher"]
 
 _ALL = 32
-"""Up to this many ranks are all run; of more, those at the corners of the mesh and their neighbours."""
+"""Up to this many ranks all run; of more, the corners of the mesh and their neighbours."""
 
 
 class SimulateLauncher(Launcher):
-    """Runs every rank in turn in this process, on torch's fake process groups, and prints what they say to each other.
+    """Runs every rank in turn in this process, on torch's fake process groups, and prints their communication.
 
-    Each rank is a copy of the run, on the CPU, alone: what it gets from others is its own, so that losses mean nothing.
+    Each rank is a copy of the run, on the CPU, alone: it receives its own values in place of other ranks', so that
+    losses mean nothing.
     ``Trainer(devices=8, strategy=..., accelerator="cpu", fast_dev_run=2, plugins="simulate")`` is the whole of it.
 
     Attributes:
-        report: what was printed last.
+        report: the last printed report.
     """
 
     name = "simulate"
@@ -103,7 +104,7 @@ class SimulateLauncher(Launcher):
 
 @contextmanager
 def _printed_if_it_ends() -> Iterator[None]:
-    """Keep what a rank prints until it has ended: one that has to wait runs again."""
+    """Hold back a rank's output until it has ended: a rank that has to wait runs again."""
     printed = io.StringIO()
     try:
         with redirect_stdout(printed):

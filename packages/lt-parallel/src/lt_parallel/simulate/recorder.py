@@ -1,4 +1,4 @@
-"""What one rank asks of its process groups, noted while it runs on groups that talk to nobody."""
+"""Records the collectives of one rank while it runs on fake process groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Sent = dict[tuple[str, str, tuple[int, ...], int], list[Tensor]]
 
 
 class NotYetSent(BaseException):
-    """A rank needs what one sends that was simulated less far, if ever; no user's code is meant to catch it."""
+    """A rank needs a message that has not been simulated yet; no user's code is meant to catch it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Call:
 
     Attributes:
         kind: ``"all_reduce"``...
-        what: what the ranks of the group must have in common: dtype and shape, whose.
+        what: properties that the group's ranks must share: dtype and shape, the source.
         group: torch's name of the process group.
         ranks: the ranks in it.
         peer: the other rank of a send or receive; None where all ranks of the group take part.
@@ -70,8 +70,8 @@ class Recorder(TorchDispatchMode):
     Of whole numbers (sizes, bytes of objects, seeds) this rank gets what others have broadcast or sent to it.
 
     Args:
-        sent: what is known of that, and grows.
-        simulated: ranks that have a turn; what others send is taken to be zeros.
+        sent: messages known so far; grows.
+        simulated: ranks that have a turn; other ranks' messages count as zeros.
     """
 
     def __init__(self, sent: Sent, simulated: Collection[int]) -> None:
@@ -83,7 +83,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
-            return NotImplemented  # what it is made of comes by here
+            return NotImplemented  # its parts come by here
         found = _group_of(func, args) if func.namespace in ("c10d", "_c10d_functional") else None
         if found is None:
             return func(*args, **(kwargs or {}))
@@ -184,9 +184,7 @@ def _operation() -> str:
 
 
 def _form(tensor: Tensor) -> str:
-    if (
-        tensor.dtype == torch.uint8
-    ):  # an object's bytes, which may be more on one rank; or what a strategy is about to do
+    if tensor.dtype == torch.uint8:  # an object's bytes, whose number may differ; or a strategy's announced call
         named = tensor.dim() == 1 and tensor.numel() == FINGERPRINT
         return repr(bytes(tensor[:-1].tolist()).rstrip(b"\0").decode(errors="replace")) if named else "an object"
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

@@ -1,4 +1,4 @@
-"""Whether ranks that make these calls would come to an end, and what they say to each other in all."""
+"""Checks whether ranks with these calls would come to an end, and sums up their communication."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Schedules = Mapping[int, Sequence[Call]]
 
 
 def conflict(schedules: Schedules, stuck: Collection[int] = ()) -> str:
-    """Return where ranks would wait forever, or give what does not fit together; empty where they reach the end.
+    """Return where ranks would wait forever, or make calls that do not match; empty where they reach the end.
 
     A call of a group ends when all its ranks have come to it; those that were not simulated are taken to come. Sends
     and receives wait for nobody, and must have a counterpart. Those ranks that are ``stuck`` stay at their last call.
@@ -94,5 +94,5 @@ def _unanswered(schedules: Schedules) -> str:
 
 
 def _content(call: Call) -> str:
-    """Return what crosses: torch 2.11's stages send a number to a peer that receives a vector of one."""
+    """Return the message's form: torch 2.11's stages send a number to a peer that receives a vector of one."""
     return call.what.replace(" ()", " (1,)")

@@ -1,1 +1,1 @@
-"""The devices that torch itself drives beside the CPU; what needs torch-xla is in :mod:`lt_strategies.xla`."""
+"""Devices of torch itself beside the CPU; torch-xla's are in :mod:`lt_strategies.xla`."""

@@ -81,11 +81,11 @@ class Cuda(Accelerator):
             torch.cuda.set_rng_state(one.cpu(), index)
 
     def copies(self, device: torch.device) -> SideStream:
-        """Return what copies on a stream of its own."""
+        """Return copies on a separate stream."""
         return SideStream(device)
 
     def graphs(self, device: torch.device) -> CudaGraphs:
-        """Return what captures steps as CUDA graphs."""
+        """Return a capture of steps as CUDA graphs."""
         return CudaGraphs(device)
 
     def stats(self, device: torch.device) -> dict[str, float]:
@@ -122,7 +122,7 @@ class Cuda(Accelerator):
 class SideStream:
     """Copies to a GPU on a stream of their own.
 
-    Sparse, nested and quantized tensors, and those made of others, are copied on the stream of the step: torch's
+    Sparse, nested, quantized and wrapper tensors are copied on the stream of the step: torch's
     allocator cannot know which streams use their memory (``record_stream`` has no kernel for them).
     """
 

@@ -1,1 +1,1 @@
-"""Launchers, which start the processes of a job, and what each of its ranks says of itself."""
+"""Launchers, which start the processes of a job and supervise them."""

@@ -62,7 +62,7 @@ class SpawnLauncher(Launcher):
         """Raise where this start method cannot work."""
 
     def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> Any:
-        """Return what crosses to the ranks: pickled in one piece, so that shared objects are shared there too.
+        """Return the arguments for the ranks, pickled in one piece so that shared objects stay shared.
 
         Raises:
             ConfigError: when something in it cannot be pickled.
@@ -220,7 +220,7 @@ def _save(path: Path, value: Any) -> None:
 
 
 def _load(path: Path) -> Any:
-    """Read what a rank of ours left in the job's folder, which only this user can write."""
+    """Read a rank's object from the job's folder, which only this user can write."""
     return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=False)
 
 

@@ -1,9 +1,9 @@
 """A rank of a job that somebody else started (torchrun, SLURM, MPI, Kubernetes, Ray): it watches itself.
 
-Nobody there is the parent of all ranks, and no one process could look after a thousand. So each rank has a thread that
-looks at this rank alone, says when it is stuck in a step, and ends it at the step deadline; whoever started it then
-does what it does about a rank that failed. What a rank must know of the others is in the job's store: how far each is,
-and why it failed. A rank whose connection broke looks there for the cause, and raises that.
+No process there is the parent of all ranks, and none could look after a thousand. So each rank has a thread that looks
+at this rank alone, says when it is stuck in a step, and ends it at the step deadline; the scheduler then treats it as a
+failed rank. The job's store holds how far each rank is, and why it failed. A rank whose connection broke looks there
+for the cause, and raises that.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class SelfWatch(RankClient):
         return {}
 
     def _post(self, found: dict[str, Any]) -> None:
-        with contextlib.suppress(RuntimeError, OSError):  # the rank that held the store may be what failed
+        with contextlib.suppress(RuntimeError, OSError):  # the rank that held the store may have failed
             if (store := group.last_store()) is not None:
                 store.set(f"failed/{self.rank}", json.dumps(found))
                 if not found["consequence"]:
@@ -185,7 +185,7 @@ class SelfWatch(RankClient):
         self._linger()
         shutil.rmtree(self.folder, ignore_errors=True)
         sys.stdout.flush()
-        os._exit(1)  # what the main thread hangs in may hear of nothing else
+        os._exit(1)  # nothing else ends a main thread that hangs in a system call
 
 
 class _Self:

@@ -1,4 +1,4 @@
-"""What a launcher asks before it starts ranks, and how a rank's error reaches whoever supervises the job."""
+"""Checks of a launcher before it starts ranks, and the call of a rank's function under supervision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def must_start(strategy: Ranks) -> bool:
 
 
 def run_here(fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
-    """Call ``fn(*args)`` in this rank's process; whoever supervises the job gets its error."""
+    """Call ``fn(*args)`` in this rank's process; the job's supervisor gets its error."""
     mine = rank_client()
     if mine is not None:
         return mine.run(fn, args, strategy)

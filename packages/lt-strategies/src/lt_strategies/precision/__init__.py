@@ -1,1 +1,1 @@
-"""Number formats: those of torch itself, and a file for each library that brings others."""
+"""Number formats of torch itself; formats with a library of their own are in lt-lowbits."""

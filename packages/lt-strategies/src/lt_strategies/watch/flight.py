@@ -1,4 +1,4 @@
-"""What a rank's backend recorded of its collectives: torch's flight recorder, which is on by default."""
+"""Collectives that a rank's backend has recorded, by torch's flight recorder, which is on by default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANSWER = 1.0  # seconds in which a rank that lives writes what it recorded
 
 
 class Call(NamedTuple):
-    """A collective that a rank has begun: of which group, its number in it, what it does, whether it is over."""
+    """A collective that a rank has begun: its group, its number there, its operation, whether it has finished."""
 
     group: str
     number: int
@@ -52,7 +52,7 @@ def recorded() -> list[Call]:
     dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
     try:
         return [] if dump is None else calls_of(json.loads(dump(True)))
-    except Exception:  # another version's form; what fails here must not stand in front of why the job failed
+    except Exception:  # another version's form; an error here must not hide the job's failure
         return []
 
 
@@ -121,7 +121,7 @@ def hush(folder: Path, rank: int) -> None:
 
 
 def ask(folder: Path, ranks: Iterable[int]) -> dict[int, list[Call]]:
-    """Return what the ranks of a job have recorded, of those that answer."""
+    """Return the recorded calls of the ranks that answer."""
     silent, asked, found = set(ranks), set[int](), dict[int, list[Call]]()
     for rank in silent:
         (folder / f"calls_{rank}.json").unlink(missing_ok=True)

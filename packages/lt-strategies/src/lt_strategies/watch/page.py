@@ -1,4 +1,4 @@
-"""What ranks leave in the folder of their job: a memory-mapped line each, and one report of a rank that failed."""
+"""Files of a job's folder: a memory-mapped line for each rank, and the report of a rank that failed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 STARTING, IDLE, RUNNING, STEPPING, ENDED = range(5)
-"""What a rank does: it starts, is between runs, is in a run, takes batches (the deadline counts), left for good."""
+"""States of a rank: starting, between runs, in a run, taking batches (the deadline counts), gone for good."""
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has the latter only
 _REALTIME = getattr(signal, "SIGRTMIN", None)
 DUMP_SIGNAL: int | None = int(_REALTIME) + 6 if _REALTIME else getattr(signal, "SIGINFO", None)
 """Asks a rank to write where it stands (``faulthandler``); None where the platform has no spare signal."""
 RAISE_SIGNAL: int | None = int(_REALTIME) + 7 if _REALTIME else None
-"""Has rank 0 raise what the watcher found."""
+"""Asks rank 0 to raise the watcher's verdict."""
 
 
 class Line(NamedTuple):
-    """What a rank says of itself: process id, time of its last batch (seconds, monotonic), state, batches done, number
-    of its main thread, whether a device other than the CPU works for it.
+    """A rank's report: process id, time of its last batch (seconds, monotonic), state, batches done, number of its main
+    thread, whether a device other than the CPU works for it.
     """
 
     pid: int = 0
@@ -82,7 +82,7 @@ def is_alive(pid: int) -> bool:
 
 
 def read_report(folder: Path, rank: int) -> dict[str, Any] | None:
-    """Return what ``rank`` wrote when it failed, or None."""
+    """Return the failure report of ``rank``, or None."""
     return read_json(folder / f"report_{rank}.json")
 
 

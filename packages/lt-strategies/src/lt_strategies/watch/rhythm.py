@@ -17,7 +17,7 @@ WORK = 0.5  # seconds of processor time of all ranks together that count as work
 
 
 class Pace:
-    """How long a training step takes: the median of what was seen of all ranks lately."""
+    """Duration of a training step: the median over recent steps of all ranks."""
 
     def __init__(self) -> None:
         self._lines: Mapping[int, Line] = {}
@@ -29,7 +29,7 @@ class Pace:
         for rank, line in lines.items():
             before = self._lines.get(rank, Line())
             started, first = before.beat, before.batches
-            if before.phase != "train":  # the first batch began before the last look; those after it did not
+            if before.phase != "train":  # only the first batch began before the last look
                 started, first = self._looked, 1
             if line.phase == "train" and line.batches > first:
                 self._steps.append((line.beat - started) / (line.batches - first))

@@ -1,4 +1,4 @@
-"""Where a rank stands, read from what ``faulthandler`` wrote of its threads."""
+"""Position of a rank, read from the stacks that ``faulthandler`` wrote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OURS = re.compile(
 
 
 _COMPILES = re.compile(r"[/\\](convert_frame|compile_fx)\.py")
-"""Frames of torch compiling, a backward also in a thread of its own; what it compiled runs below other files of it."""
+"""Frames of torch while it compiles, a backward also in a thread of its own; compiled code runs below other files."""
 
 _NO_STEP = re.compile(
     r"torch[/\\]utils[/\\]data[/\\]|[/\\]lt_data[/\\]"  # waits for a loader
@@ -30,11 +30,11 @@ _NO_STEP = re.compile(
     r"| in \w*(save|load)_checkpoint\w*$",
     re.MULTILINE,
 )
-"""Frames of the main thread in what may take long and is no step; other threads pin batches or write a file."""
+"""Frames of the main thread that may take long outside of a step; other threads pin batches or write a file."""
 
 
 def waits_for_others(stack: str) -> bool:
-    """Return whether the innermost frame of a faulthandler stack is that of a collective or a backward."""
+    """Return whether the innermost frame of a faulthandler stack belongs to a collective or a backward."""
     return _WAITING.search(stack.partition("\n")[0]) is not None
 
 
@@ -49,7 +49,7 @@ def is_no_step(dump: str, thread: int = 0) -> bool:
 
 
 def main_stack(dump: str, thread: int = 0) -> str:
-    """Return the main thread's frames from faulthandler's dump: the innermost one, then those of the user's files.
+    """Return the main thread's frames from faulthandler's dump: the innermost frame, then frames of the user's files.
 
     Args:
         dump: of all threads.

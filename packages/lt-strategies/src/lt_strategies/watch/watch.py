@@ -61,7 +61,7 @@ class Watch:
 
     Args:
         folder: the job's folder.
-        members: processes by rank; all, or this one alone where nobody sees all.
+        members: processes by rank: all, or this rank's own where no process sees all.
         world_size: ranks in the job.
         deadline: seconds without a batch done after which a rank counts as hung; None for never.
         suspicion: seconds without a batch done after which a rank in the middle of a training step is reported, once
@@ -130,7 +130,7 @@ class Watch:
         """Make the verdict known, and end all processes: each may first end by itself.
 
         Args:
-            verdict: what :meth:`look` returned.
+            verdict: the result of :meth:`look`.
             spare: a rank that is asked to raise, and only killed as long as it is in a run.
         """
         save_json(self.folder / "verdict.json", verdict._asdict())
@@ -153,7 +153,7 @@ class Watch:
             time.sleep(POLL / 2)
 
     def _lines(self) -> dict[int, Line]:
-        """Return what the ranks say of themselves, the last batch as old as the job has run since."""
+        """Return the ranks' lines; time in which the job was suspended makes no batch older."""
         lines = {rank: self.page.read(rank) for rank in self.members}
         if self._gaps:
             for rank, line in lines.items():
@@ -274,7 +274,7 @@ class Watch:
             self.say("\n\n".join([text, *_shown(stacks, [rank])]))
 
     def _calls(self) -> list[str]:
-        """Return what the ranks' backends say about the collectives at which they stand."""
+        """Return the differences between the ranks' recorded collectives, as text."""
         said = flight.differences(flight.ask(self.folder, self.members)) if len(self.members) > 1 else ""
         return [said] if said else []
 
@@ -282,7 +282,7 @@ class Watch:
         return {rank: main_stack(dump, lines[rank].thread) for rank, dump in self._dumps(lines).items()}
 
     def _dumps(self, lines: Mapping[int, Line]) -> dict[int, str]:
-        """Ask all ranks where they stand; return what they answer now: nothing from one that is stopped."""
+        """Ask all ranks for their stacks and return the answers; a stopped rank gives none."""
         if DUMP_SIGNAL is None:
             return {}
         files = {rank: self.folder / f"stack_{rank}.txt" for rank in self.members}
