@@ -107,7 +107,7 @@ OLD_PATHS = {
     "lt.callbacks.base:Callback": "lt_core.callback:Callback",
     "lt.loggers.base:LightningLoggerBase": "lt_core.logger:Logger",
     "lt.profiler:SimpleProfiler": "lt_profilers.simple:SimpleProfiler",
-    "lt.utilities.distributed:rank_zero_only": "lt_core.rank:rank_zero_only",
+    "lt.utilities.distributed:rank_zero_only": "lt_compat.lightning.rank_zero:rank_zero_only",
     "lt.utilities:MisconfigurationException": "lt_core.errors:MisconfigurationException",
     "lt.utilities.apply_func:move_data_to_device": "lt_core.batch:move_to_device",
     "lt.utilities.cli:LightningCLI": "lt_cli:LightningCLI",

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
+from lt_compat.lightning.rank_zero import rank_zero_only
 from lt_core import LightningModule
-from lt_core.rank import rank_zero_only
 from lt_loops import Trainer
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
 from lt_core._bases.callback import CallbackBase
 from lt_core.interface import Interface
-from lt_core.rank import process_rank
 
-__all__ = ["DummyExperiment", "DummyLogger", "Logger", "rank_zero_experiment"]
+__all__ = ["DummyExperiment", "DummyLogger", "Logger"]
 
 
 class Logger(Interface):
@@ -161,21 +159,3 @@ class DummyExperiment:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Keep nothing."""
-
-
-def rank_zero_experiment(experiment: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Decorate a logger's ``experiment`` so that rank 0 alone opens it; the others get a :class:`DummyExperiment`.
-
-    ::
-
-        @property
-        @rank_zero_experiment
-        def experiment(self):
-            return self._open()
-    """
-
-    @wraps(experiment)
-    def opened(logger: Any) -> Any:
-        return experiment(logger) if process_rank() == 0 else DummyExperiment()
-
-    return opened

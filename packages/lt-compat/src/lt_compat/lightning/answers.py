@@ -27,6 +27,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import IterableDataset
 
 from lt_compat.lightning.faces import AcceleratorConnector
+from lt_compat.lightning.rank_zero import rank_zero_deprecation, rank_zero_info, rank_zero_warn
 from lt_core import interface
 from lt_core.batch import batch_size_of, move_to_device
 from lt_core.callback import Callback
@@ -37,7 +38,6 @@ from lt_core.hparams import plain_hparams
 from lt_core.loading.hparams_file import read_hparams_file
 from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
-from lt_core.rank import rank_zero_deprecation, rank_zero_info, rank_zero_warn
 
 _IMPORTED = {*globals()}
 

@@ -20,6 +20,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from lt_compat.lightning.faces import computing_in
 from lt_compat.lightning.insides import convert_tensors_to_scalars
+from lt_compat.lightning.rank_zero import rank_zero_warn
 from lt_compat.lightning.trainer import trainer_class
 from lt_compat.lightning.wrapped import (
     DistributedSamplerWrapper,
@@ -31,7 +32,6 @@ from lt_compat.lightning.wrapped import (
 from lt_core.batch import map_batch, move_to_device
 from lt_core.collectives import Collectives
 from lt_core.launcher import RunResult
-from lt_core.rank import rank_zero_warn
 from lt_core.ranks import Ranks
 from lt_core.seed import pl_worker_init_function, seed_everything
 from lt_core.terminal import say

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from lt_compat.lightning.answers import apply_to_collection
+from lt_compat.lightning.rank_zero import rank_zero_only
 from lt_core import plugins
-from lt_core.rank import rank_zero_only
 
 CHECKPOINT_PAST_HPARAMS_KEYS = ("hparams", "module_arguments")
 CONVERSION_DTYPES = [(bool, partial(torch.tensor, dtype=torch.uint8))]

@@ -167,12 +167,12 @@ _OWN: dict[str, dict[str, str]] = {
     "loggers.base": {
         "DummyExperiment": "lt_core.logger:DummyExperiment",
         "DummyLogger": "lt_core.logger:DummyLogger",
-        "rank_zero_experiment": "lt_core.logger:rank_zero_experiment",
+        "rank_zero_experiment": "lt_compat.lightning.rank_zero:rank_zero_experiment",
     },
     "loggers.logger": {
         "DummyExperiment": "lt_core.logger:DummyExperiment",
         "DummyLogger": "lt_core.logger:DummyLogger",
-        "rank_zero_experiment": "lt_core.logger:rank_zero_experiment",
+        "rank_zero_experiment": "lt_compat.lightning.rank_zero:rank_zero_experiment",
     },
     "plugins.environments": {
         "Environment": "lt_core.environment:Environment",

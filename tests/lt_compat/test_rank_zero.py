@@ -1,8 +1,14 @@
 import pytest
 
+from lt_compat.lightning.rank_zero import (
+    rank_zero_deprecation,
+    rank_zero_experiment,
+    rank_zero_info,
+    rank_zero_only,
+    rank_zero_warn,
+)
 from lt_core.errors import LtDeprecationWarning
-from lt_core.logger import Logger, rank_zero_experiment
-from lt_core.rank import rank_zero_deprecation, rank_zero_info, rank_zero_only, rank_zero_warn
+from lt_core.logger import Logger
 
 
 def test_rank_zero_runs_the_function():
