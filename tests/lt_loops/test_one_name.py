@@ -121,6 +121,88 @@ def test_a_callback_that_takes_the_modules_name_is_told(stage, trainer):
         )
 
 
+def own(base, *hooks, key="", **settings):
+    """Return an object that logs one name in ``hooks``, by a method that they share."""
+
+    def tell(self):
+        self.log("x", 1.0, **settings)
+        return self.layer.weight.sum() if isinstance(self, Net) else None
+
+    def hook(name):
+        parameters = ["self", *(("trainer", "pl_module") if issubclass(base, Callback) else ())]
+        if "epoch" not in name:
+            parameters += [*(("outputs",) if name.endswith("_end") else ()), "batch", "batch_idx"]
+        space = {}
+        exec(f"def {name}({', '.join(parameters)}):\n    return self.tell()", space)
+        return space[name]
+
+    return type("Own", (base,), {"tell": tell, "state_key": key, **{name: hook(name) for name in hooks}})()
+
+
+TOGETHER = {
+    "a step and the batch's end": (["training_step", "on_train_batch_end"],),
+    "the batch's start and a step": (["on_train_batch_start", "training_step"],),
+    "a step and a callback": (["training_step"], ["on_train_batch_end"]),
+    "two callbacks": ([], ["on_train_batch_end"], ["on_train_batch_end"]),
+    "a validation step and a callback": (["validation_step"], ["on_validation_batch_end"]),
+    "a callback before a validation step": (["validation_step"], ["on_validation_batch_start"]),
+    "two callbacks at a validation's end": ([], ["on_validation_epoch_end"], ["on_validation_epoch_end"]),
+    "module and callback at the epoch's end": (["on_train_epoch_end"], ["on_train_epoch_end"]),
+    "module and callback at the epoch's start": (["on_train_epoch_start"], ["on_train_epoch_start"]),
+}
+
+
+@pytest.mark.parametrize("way", TOGETHER)
+@pytest.mark.parametrize("warns", [False, True])
+def test_two_hooks_of_one_phase_do_not_share_an_epochs_value(way, warns, trainer, monkeypatch):
+    monkeypatch.setattr(Trainer, "policy", Policy(repeated_names=warns))
+    mine, *theirs = TOGETHER[way]
+    callbacks = [own(Callback, *names, key=f"{index}", on_epoch=True) for index, names in enumerate(theirs)]
+    run = trainer(max_epochs=2, num_sanity_val_steps=0, callbacks=callbacks)
+    match = r"self.log\('x'\) is called in Own.* and in Own.*LT518"
+    with pytest.raises(LogError, match=match) if not warns else pytest.warns(LtWarning, match=match):
+        run.fit(own(Net, *mine, on_epoch=True), data(), data())
+
+
+@pytest.mark.parametrize("way", ["a step and the batch's end", "a step and a callback", "two callbacks"])
+def test_two_hooks_may_share_a_step_s_row(way, trainer):
+    mine, *theirs = TOGETHER[way]
+    callbacks = [own(Callback, *names, key=f"{index}") for index, names in enumerate(theirs)]
+    trainer(callbacks=callbacks).fit(own(Net, *mine), data(), data())
+
+
+def test_a_parents_step_a_decorator_and_a_helper_are_one_hook(trainer):
+    class Logs(Net):
+        def tell(self):
+            self.log("x", 1.0, **EPOCH)
+
+        def training_step(self, batch, batch_idx):
+            self.tell()
+            return super().training_step(batch, batch_idx)
+
+        @torch.no_grad()
+        def validation_step(self, batch, batch_idx):
+            self.log("y", 1.0)
+
+    class Child(Logs):
+        def training_step(self, batch, batch_idx):
+            self.log("x", 1.0, **EPOCH)
+            return super().training_step(batch, batch_idx)
+
+    trainer(max_epochs=120).fit(Child(), data(), data())
+
+
+@pytest.mark.parametrize("reduce_fx", ["mean", "sum", "min", "max", torch.sum])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_number_beside_a_metric_object_is_told_however_it_is_reduced(first, reduce_fx, trainer):
+    class Logs(Net):
+        def validation_step(self, batch, batch_idx):
+            self.log("x", 3.0 if batch_idx == first else Metric(2.0), reduce_fx=reduce_fx)
+
+    with pytest.raises(LogError, match=r"self.log\('x'\) in 'validate_batch' got a metric object, and .*LT518"):
+        trainer().validate(Logs(), data(), verbose=False)
+
+
 STAYS = {
     "a step row beside an epoch value": {"training_step": [("x", {})], "on_train_epoch_end": [("x", {})]},
     "a repeat within one step": {"training_step": [("x", EPOCH), ("x", EPOCH)]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -26,6 +27,7 @@ from lt_loops.logging.metric_state import (
     states_of_metrics,
     with_shared_sums,
 )
+from lt_loops.logging.page import WatchedPage
 from lt_loops.logging.slot import GROUPS, PHASES, Key, SingleSlot, Slot
 
 
@@ -496,7 +498,14 @@ class RunRecorder(Recorder):
             self.stepping.add(slot.phase.group)
 
     def _page(self, phase: str, loader: int | None) -> dict[str, Slot]:
-        return self._pages.setdefault((phase, loader), {})
+        page = self._pages.get((phase, loader))
+        if page is None:
+            page = self._pages[phase, loader] = WatchedPage(self.refuse, partial(self._turn_to, phase, loader))
+        return page
+
+    def _turn_to(self, phase: str, loader: int | None, page: dict[str, Slot]) -> None:
+        """Go on with ``page``, which nobody watches; it is the present one."""
+        self._pages[phase, loader] = self.slots = page
 
     def _of(self, group: str) -> list[Slot]:
         return [slot for slot in self._all() if slot.phase.group == group]

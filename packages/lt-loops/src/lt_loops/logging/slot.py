@@ -378,7 +378,8 @@ class Slot:
     def epoch_value(self) -> Any:
         """Return the value of the epoch so far."""
         if self.metric is not None:
-            if self.count or self._pending or self._values:
+            total = 0 if callable(self.reduce) else self.total - _REDUCTIONS[self.reduce].zero
+            if self._pending or self._values or (total and total == total):  # inf less inf is NaN
                 self._refuse_second("numbers beside it")
             return self._single(self.metric.compute())
         self._sum_pending()
