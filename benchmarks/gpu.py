@@ -288,7 +288,7 @@ def gpu_rows(device: torch.device, rounds: int, *, small: bool) -> list[Figure]:
     add(mlp, "", by_hand, by_lt, free)
     if device.type == "cuda":
         add(mlp, ", cuda_graphs, by hand a graph", graph_by_hand, lambda m: by_lt(m, cuda_graphs=True), free)
-        grouped = {"cuda_graphs": True, "steps_per_execution": 16}
+        grouped = {"cuda_graphs": 16}
         add(mlp, ", the same with 16 steps a graph", graph_by_hand, lambda m: by_lt(m, **grouped), free)
     for _ in range(rounds):
         for figure, case, hand, ours in sides:

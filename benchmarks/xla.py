@@ -52,7 +52,8 @@ def by_lt(loader: Timed, group: int) -> nn.Module:
     net = Net()
     off = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
     with quiet():
-        pl.Trainer(accelerator="xla", max_epochs=1, steps_per_execution=group, **off).fit(net, loader)
+        strategy = pl.strategies.XLA(steps_per_execution=group)
+        pl.Trainer(accelerator="xla", strategy=strategy, max_epochs=1, **off).fit(net, loader)
     return net.cpu()
 
 

@@ -262,7 +262,7 @@ def test_graphs_of_torch_compile_within_the_step_are_refused(how, stand_in, trai
 def test_steps_before_a_capture_make_one_object_of_the_device_s(stand_in, trainer, net, loader, monkeypatch):
     made = []
     monkeypatch.setattr(Accelerator, "graphs", lambda accelerator, device: made.append(device) or stand_in)
-    trainer(cuda_graphs=True, steps_per_execution=2, log_every_n_steps=3, max_epochs=2).fit(net(stand_in.sgd), loader())
+    trainer(cuda_graphs=2, log_every_n_steps=3, max_epochs=2).fit(net(stand_in.sgd), loader())
     assert len(made) == 1
     assert stand_in.warm_ups == 3
     assert stand_in.captures == 2  # of one step, and of two
@@ -298,7 +298,7 @@ def test_graphs_on_a_gpu_give_the_same_numbers(steps, trainer, net, loader):
         fitted.fit(module, loader(samples=42, shuffle=False))
         return module, fitted
 
-    (plain, by_hand), (quick, replayed) = run(), run(cuda_graphs=True, steps_per_execution=steps)
+    (plain, by_hand), (quick, replayed) = run(), run(cuda_graphs=steps)
     for mine, theirs in zip(plain.parameters(), quick.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs)
     torch.testing.assert_close(by_hand.callback_metrics["loss"], replayed.callback_metrics["loss"])
@@ -334,6 +334,6 @@ def test_weights_are_cast_anew_in_each_captured_step(size, stand_in, trainer, ne
 
     torch.manual_seed(5)
     mine = net(watched)
-    trainer(plugins=[Autocast()], cuda_graphs=True, steps_per_execution=size).fit(mine, loader(samples=42))
+    trainer(plugins=[Autocast()], cuda_graphs=size).fit(mine, loader(samples=42))
     assert stand_in.captures
     same(mine, theirs)

@@ -1,4 +1,4 @@
-"""``Trainer(steps_per_execution=...)``: several steps as one, and nothing that is due in between passed over."""
+"""``Trainer(cuda_graphs=4)``, or a lazy strategy: several steps as one; nothing due in between is passed over."""
 
 import pytest
 import torch
@@ -67,7 +67,7 @@ def fit(trainer, net, loader, stand_in):
     return fit
 
 
-GROUPED = {"cuda_graphs": True, "steps_per_execution": 4}
+GROUPED = {"cuda_graphs": 4}
 
 
 def test_weights_and_logged_values_are_those_of_single_steps(fit, same, stand_in):
@@ -143,6 +143,7 @@ def test_what_must_happen_between_two_steps_is_named_before_the_first(trainer, n
         trainer(callbacks=[Every(1)], **GROUPED).fit(Hooked(), loader())
 
 
+@pytest.mark.filterwarnings("ignore:.*is a former spelling")
 def test_where_each_operation_runs_at_once_there_is_nothing_to_group(trainer, net, loader):
     with pytest.raises(ConfigError, match=r"on cpu by strategy='single' each operation runs when it is called"):
         trainer(steps_per_execution=4).fit(net(), loader())
@@ -152,10 +153,10 @@ class Lazy(Strategy):
     """Counts after how many batches it is asked to run what it has recorded."""
 
     name = "lazy"
-    capabilities = Capabilities(lazy_execution=True)
 
-    def __init__(self):
+    def __init__(self, group=1):
         super().__init__()
+        self.capabilities = Capabilities(lazy_execution=True, steps_per_execution=group)
         self.groups, self.batches = [], 0
 
     def bind(self, module, method):
@@ -173,14 +174,14 @@ class Lazy(Strategy):
 
 
 def test_a_lazy_strategy_runs_a_group_as_one_and_single_steps_before_what_is_due(fit, same):
-    strategy = Lazy()
-    same(fit(max_epochs=1)[0], fit(max_epochs=1, strategy=strategy, steps_per_execution=4)[0])
+    strategy = Lazy(4)
+    same(fit(max_epochs=1)[0], fit(max_epochs=1, strategy=strategy)[0])
     assert strategy.groups == [4, 4, 1, 1] * 4 + [4, 1]
 
 
 def test_hooks_of_a_lazy_strategy_may_ask_for_each_step(fit):
-    seen, strategy = Every(1), Lazy()
-    fit(max_epochs=1, strategy=strategy, steps_per_execution=4, callbacks=[seen])
+    seen, strategy = Every(1), Lazy(4)
+    fit(max_epochs=1, strategy=strategy, callbacks=[seen])
     assert [step for step, *_ in seen.seen] == list(range(1, 46))
 
 

@@ -46,7 +46,8 @@ class Capabilities:
             and no nearer.
         sync_batchnorm: batch norm can be over the batches of all ranks (``Trainer(sync_batchnorm=True)``).
         lazy_execution: operations are recorded and run in :meth:`Strategy.batch_done` (XLA), so that several batches
-            can be run as one (``Trainer(steps_per_execution=...)``).
+            can be run as one.
+        steps_per_execution: training batches that are run as one program; more than 1 with ``lazy_execution`` alone.
         inference_mode: evaluation outside ``fit`` can run under ``torch.inference_mode()``; elsewhere, and inside
             ``fit``, it runs under ``no_grad``.
         sharded_checkpoints: every rank writes its part of a checkpoint, by a CheckpointIO that
@@ -67,6 +68,7 @@ class Capabilities:
     lossy: bool = False
     sync_batchnorm: bool = False
     lazy_execution: bool = False
+    steps_per_execution: int = 1
     inference_mode: bool = True
     sharded_checkpoints: bool = False
     mesh: bool = False

@@ -110,10 +110,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         reload_dataloaders_every_n_epochs: ask for new loaders every n epochs; default: 0.
         default_root_dir: where files go when nothing else says it; default: the working directory.
         compile: True, or arguments for ``torch.compile``, to compile the training step.
-        cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape);
-            default: False.
-        steps_per_execution: training batches that the device is given together, for tiny steps: by ``cuda_graphs=True``
-            one graph does so many steps, on XLA one program. What is due in between is never passed over; default: 1.
+        cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape); a
+            number: so many steps as one graph, for tiny steps. What is due in between is never passed over; default:
+            False.
 
     Raises:
         ConfigError: for arguments that cannot be; the message lists all problems.
@@ -172,8 +171,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         reload_dataloaders_every_n_epochs: int | None = None,
         default_root_dir: str | PathLike[str] | None = None,
         compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
-        cuda_graphs: bool | None = None,
-        steps_per_execution: int | None = None,
+        cuda_graphs: bool | int | None = None,
         **unknown: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}

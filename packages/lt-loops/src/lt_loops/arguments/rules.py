@@ -255,14 +255,21 @@ def choice(*choices: str | bool) -> Rule:
     )
 
 
-fast_dev_run = rule(
-    "True, False, or a whole number of batches",
-    (bool, Integral),
-    lambda value: value >= 0,
-    example=True,
-    instead="Write {name}=True for one batch, {name}=5 for five.",
-)
+def _flag_or_count(expected: str, unit: str) -> Rule:
+    return rule(
+        f"True, False, or {expected}",
+        (bool, Integral),
+        lambda value: value >= 0,
+        example=True,
+        instead=f"Write {{name}}=True for one {unit}, {{name}}=5 for five.",
+    )
+
+
+fast_dev_run = _flag_or_count("a whole number of batches", "batch")
 """Accepts True, False or a count of batches."""
+
+cuda_graphs = _flag_or_count("a whole number of steps that are one graph", "step")
+"""Accepts True, False or a count of steps."""
 
 path = rule(
     "the path of a folder",

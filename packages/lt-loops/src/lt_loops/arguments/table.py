@@ -274,14 +274,15 @@ class Settings:
     )
     cuda_graphs: bool = _row(
         False,
-        rules.flag,
-        "capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape)",
+        rules.cuda_graphs,
+        "capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape); a number: so "
+        "many steps as one graph, for tiny steps. What is due in between is never passed over",
+        written="bool | int",
     )
-    steps_per_execution: int = _row(
+    steps_per_execution: int = _former(
         1,
         rules.count(1, "training batches", instead="Write 1 to run each step by itself."),
-        "training batches that the device is given together, for tiny steps: by ``cuda_graphs=True`` one "
-        "graph does so many steps, on XLA one program. What is due in between is never passed over",
+        "cuda_graphs={value} on a GPU, or strategy=XLA(steps_per_execution={value})",
     )
     validate_at_start: bool = _former(False, rules.flag, "num_sanity_val_steps='logged'")
     max_duration: Duration | None = _former(
@@ -459,6 +460,8 @@ def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
     follows: dict[str, Any] = {}
     if isinstance(asked := written.get("precision"), dict):
         follows = {"precision": asked.get("train"), "eval_precision": asked.get("eval", written.get("eval_precision"))}
+    if not isinstance(steps := written.get("cuda_graphs", False), bool):
+        follows |= {"cuda_graphs": steps > 0, "steps_per_execution": max(steps, 1)}
     if written.get("num_sanity_val_steps") == "logged":
         follows |= {"num_sanity_val_steps": 0, "validate_at_start": True}
     if isinstance(longest := written.get("max_time"), Duration):

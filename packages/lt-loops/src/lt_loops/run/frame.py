@@ -79,7 +79,8 @@ class Run:
         self.weights = Weights(module, parts.strategy)
         self.position = Position()
         self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
-        self.ahead = Ahead(self.position, settings.steps_per_execution, full=job.policy.full_windows)
+        group = max(settings.steps_per_execution, self.strategy.capabilities.steps_per_execution)
+        self.ahead = Ahead(self.position, group, full=job.policy.full_windows)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)
         self.data = TrainingData(self.ahead, limits, self.feeds, settings.overfit_batches)

@@ -1,4 +1,4 @@
-"""``Trainer(steps_per_execution=...)`` on devices that record operations and run them later, such as XLA's."""
+"""Several steps as one program, on devices that record operations and run them later, such as XLA's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_groups(settings: Settings, strategy: Strategy) -> None:
     raise ConfigError(
         f"steps_per_execution={settings.steps_per_execution}: on {strategy.device.type} by strategy="
         f"{strategy.name!r} each operation runs when it is called, so there is nothing to group. Take "
-        "cuda_graphs=True on a GPU, or accelerator='xla'; or leave steps_per_execution away.",
+        f"cuda_graphs={settings.steps_per_execution} on a GPU, or accelerator='xla'; or leave it away.",
         code="LT342",
     )
 

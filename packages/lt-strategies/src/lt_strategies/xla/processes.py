@@ -102,8 +102,8 @@ class XLAProcesses(XLA):
     capabilities = Capabilities(inference_mode=False)
     launcher = "xla"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, steps_per_execution: int = 1) -> None:
+        super().__init__(steps_per_execution)
         self._last = True
         self._params: list[nn.Parameter] = []
         self._store: TCPStore | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -32,7 +33,23 @@ class XLA(Strategy):
     name = "xla"
     capabilities = Capabilities(inference_mode=False, lazy_execution=True)
 
-    def __init__(self) -> None:
+    def __init__(self, steps_per_execution: int = 1) -> None:
+        """Take the strategy.
+
+        Args:
+            steps_per_execution: training batches whose steps are one program, for tiny steps. What is due in between
+                is never passed over.
+
+        Raises:
+            ConfigError: for less than one.
+        """
+        if steps_per_execution < 1:
+            raise ConfigError(
+                f"steps_per_execution={steps_per_execution}: expected a whole number of batches, 1 or more. Write 1 to "
+                "run each step by itself.",
+                code="LT199",
+            )
+        self.capabilities = replace(self.capabilities, steps_per_execution=steps_per_execution)
         self.compilations = Compilations()
 
     # ---- place -------------------------------------------------------------------------------------------------------
@@ -123,8 +140,8 @@ class XLASPMD(XLA):
 
     name = "xla_spmd"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, steps_per_execution: int = 1) -> None:
+        super().__init__(steps_per_execution)
         self._spmd_mesh: Any = None
 
     def open(self) -> None:
