@@ -1,7 +1,6 @@
 """Which files a ModelCheckpoint takes for its own: those that say so where they lie, and no others."""
 
 import copy
-import json
 import shutil
 from pathlib import Path
 
@@ -117,26 +116,30 @@ def test_remote_files_are_known_again_by_what_they_say(tmp_path):
     assert [path.rsplit("/", 1)[1] for path in fsspec.filesystem("memory").ls(folder, detail=False)] == ["epoch=2.ckpt"]
 
 
-def test_what_0_1_noted_is_read_and_goes_when_its_run_ends(tmp_path):
-    states, _ = run(tmp_path, range(1))
-    ledger = tmp_path / ".lt_checkpoints.jsonl"
-    ledger.write_text(json.dumps({"run": "of 0.1", "file": "epoch=0.ckpt"}) + "\n")
-    callback = ModelCheckpoint(tmp_path, "{epoch}")
-    trainer = start(callback, tmp_path, state={**states[-1], "run_id": "of 0.1"})
-    epoch(callback, trainer, 1)
-    assert names(tmp_path) == ["epoch=1.ckpt"]
-    callback.on_fit_end(trainer, trainer.lightning_module)
-    assert not ledger.exists()
+class WithoutHeaders(CheckpointIO):
+    """Writes files that say nothing of themselves, as 0.1 did."""
+
+    def header(self, path):
+        return None
 
 
-def test_what_0_1_noted_stays_while_files_of_another_run_stand_in_it(tmp_path):
-    (tmp_path / "theirs.ckpt").touch()
+def test_files_without_a_header_are_deleted_by_the_process_that_wrote_them_alone(tmp_path):
+    states = []
+    for first in (0, 2):
+        callback = ModelCheckpoint(tmp_path, "{epoch}")
+        trainer = start(callback, tmp_path, state=states[-1] if states else None, checkpoint_io=WithoutHeaders())
+        for number in (first, first + 1):
+            epoch(callback, trainer, number)
+        states.append(callback.state_dict())
+        callback.teardown(trainer, trainer.lightning_module, "fit")
+    assert names(tmp_path) == ["epoch=1.ckpt", "epoch=3.ckpt"]
+    assert "1 not deleted, as they may not be this run's" in trainer.printed[-1]
+
+
+def test_what_0_1_noted_beside_its_files_stays(tmp_path):
     ledger = tmp_path / ".lt_checkpoints.jsonl"
-    ledger.write_text(json.dumps({"run": "of 0.1", "file": "theirs.ckpt"}) + "\n")
-    callback = ModelCheckpoint(tmp_path, "{epoch}")
-    trainer = start(callback, tmp_path)
-    epoch(callback, trainer, 0)
-    callback.on_fit_end(trainer, trainer.lightning_module)
+    ledger.write_text("{}\n")
+    run(tmp_path, range(2))
     assert ledger.exists()
 
 
@@ -183,7 +186,7 @@ def test_ranks_take_over_alike_where_rank_0_alone_sees_that_two_folders_are_one(
     for rank in range(2):
         callback = ModelCheckpoint(tmp_path / "new", filename="{epoch}")
         if rank:
-            monkeypatch.setattr("lt_callbacks.checkpoint.kept.real_paths", set)
+            monkeypatch.setattr("lt_callbacks.checkpoint.store.real_paths", set)
         trainer = start(
             callback,
             tmp_path,
@@ -205,6 +208,6 @@ def test_ranks_delete_what_an_interruption_left_in_one_order(tmp_path, kept):
     epoch(first, trainer, 0)
     state, deleted = {**first.state_dict(), "interrupted": str(tmp_path / f"interrupted-v{kept}.ckpt")}, []
     first.load_state_dict(state)
-    first._kept.delete = lambda trainer, path: deleted.append(Path(path).name)
+    first._store.delete = lambda trainer, path: deleted.append(Path(path).name)
     first.on_fit_end(trainer, trainer.lightning_module)
     assert deleted == [f"interrupted-v{kept}.ckpt", "interrupted.ckpt"]

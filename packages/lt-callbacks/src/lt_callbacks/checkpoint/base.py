@@ -1,11 +1,17 @@
-"""What a callback that saves checkpoints is."""
+"""What callbacks that save checkpoints have in common."""
 
 from __future__ import annotations
 
+from time import monotonic, sleep
+
 from lt_core.callback import Callback
+from lt_core.errors import warn
 from lt_core.trainer import TrainerAPI
 
 __all__ = ["Checkpoint"]
+
+_SECONDS = 2.0
+"""How long the other ranks may take to meet the same exception."""
 
 
 class Checkpoint(Callback):
@@ -28,3 +34,36 @@ class Checkpoint(Callback):
     def owns(self, path: str) -> bool:
         """Return whether this callback wrote ``path``, so that those who share their names with it may replace it."""
         return False
+
+
+def failed_together(who: str, trainer: TrainerAPI) -> bool:
+    """Return whether all ranks end with an exception at this step; say so where only some do.
+
+    Ranks that go on wait in a collective of the training, and would never join the checkpoint's.
+
+    Args:
+        who: name of the callback that wants to save.
+        trainer: in ``on_exception``.
+    """
+    strategy, ranks = trainer.strategy, range(trainer.world_size)
+    if len(ranks) == 1:
+        return True
+    key = f"failed/{trainer.global_step}"
+    deadline = monotonic() + _SECONDS
+    try:
+        strategy.post(f"{key}/{trainer.global_rank}", "yes")
+        while True:
+            going_on = [rank for rank in ranks if strategy.peek(f"{key}/{rank}") is None]
+            if not going_on or monotonic() > deadline:
+                break
+            sleep(0.05)
+    except RuntimeError:  # the ranks' store is gone, and with it the rank that held it
+        going_on = [rank for rank in ranks if rank != trainer.global_rank]
+    if going_on:
+        names = ", ".join(map(str, going_on))
+        warn(
+            f"{who} saves nothing: rank {trainer.global_rank} failed alone (not rank {names}), and a checkpoint takes "
+            "all ranks. The last one that was saved before resumes the run.",
+            code="LT642",
+        )
+    return not going_on

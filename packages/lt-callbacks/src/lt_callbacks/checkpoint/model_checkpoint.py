@@ -15,13 +15,18 @@ import torch
 from torch import Tensor
 
 from lt_callbacks.arguments import choice
-from lt_callbacks.checkpoint.base import Checkpoint
-from lt_callbacks.checkpoint.failed_together import failed_together
-from lt_callbacks.checkpoint.files import absolute, path_in, run_folder
-from lt_callbacks.checkpoint.kept import KeptCheckpoints
-from lt_callbacks.checkpoint.naming import check_template, fill_template
+from lt_callbacks.checkpoint.base import Checkpoint, failed_together
+from lt_callbacks.checkpoint.naming import (
+    absolute,
+    check_template,
+    fill_template,
+    is_remote,
+    path_in,
+    run_folder,
+)
 from lt_callbacks.checkpoint.ranking import CheckpointRanking
 from lt_callbacks.checkpoint.schedule import CheckpointSchedule
+from lt_callbacks.checkpoint.store import CheckpointStore
 from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
 from lt_core.duration import Duration
@@ -148,7 +153,7 @@ class ModelCheckpoint(Checkpoint):
 
     def _forget_fit(self) -> None:
         """Keep nothing, and take what lies in the folder for another run's."""
-        self._kept = KeptCheckpoints(
+        self._store = CheckpointStore(
             CheckpointRanking(self.monitor, self.mode, self.save_top_k),
             shares_names=not self.enable_version_counter,
             weights_ending=self._weights_ending,
@@ -170,7 +175,7 @@ class ModelCheckpoint(Checkpoint):
 
     # ---- what users read ---------------------------------------------------------------------------------------------
 
-    # Whoever reads a path finds the file: see KeptCheckpoints.readable.
+    # Whoever reads a path finds the file: see CheckpointStore.readable.
 
     @property
     def best_model_path(self) -> str:
@@ -179,16 +184,16 @@ class ModelCheckpoint(Checkpoint):
 
     @best_model_path.setter
     def best_model_path(self, path: str | os.PathLike[str]) -> None:
-        self._kept.ranking.name_best(os.fspath(path))
+        self._store.ranking.name_best(os.fspath(path))
 
     @property
     def best_model_score(self) -> Tensor | None:
         """The metric of the best checkpoint, 0-dim."""
-        return self._kept.readable(None).best_score
+        return self._store.readable(None).best_score
 
     @best_model_score.setter
     def best_model_score(self, score: Tensor | float | None) -> None:
-        self._kept.ranking.given_score = None if score is None else torch.as_tensor(score)
+        self._store.ranking.given_score = None if score is None else torch.as_tensor(score)
 
     @property
     def best_k_models(self) -> dict[str, Tensor]:
@@ -197,7 +202,7 @@ class ModelCheckpoint(Checkpoint):
 
     @best_k_models.setter
     def best_k_models(self, scores: Mapping[str, Tensor | float]) -> None:
-        self._kept.ranking.scores = {path: torch.as_tensor(score) for path, score in scores.items()}
+        self._store.ranking.scores = {path: torch.as_tensor(score) for path, score in scores.items()}
 
     @property
     def kth_best_model_path(self) -> str:
@@ -206,26 +211,26 @@ class ModelCheckpoint(Checkpoint):
 
     @kth_best_model_path.setter
     def kth_best_model_path(self, path: str | os.PathLike[str]) -> None:
-        self._kept.ranking.worst = os.fspath(path)
+        self._store.ranking.worst = os.fspath(path)
 
     @property
     def kth_value(self) -> Tensor | None:
         """The metric that a new checkpoint must beat, 0-dim."""
-        ranking = self._kept.readable(None)
+        ranking = self._store.readable(None)
         return ranking.scores.get(ranking.worst, ranking.given_worst)
 
     @kth_value.setter
     def kth_value(self, score: Tensor | float | None) -> None:
-        self._kept.ranking.given_worst = None if score is None else torch.as_tensor(score)
+        self._store.ranking.given_worst = None if score is None else torch.as_tensor(score)
 
     @property
     def current_score(self) -> Tensor | None:
         """The metric as it was looked at last, 0-dim."""
-        return self._kept.readable(None).current
+        return self._store.readable(None).current
 
     @current_score.setter
     def current_score(self, score: Tensor | float | None) -> None:
-        self._kept.ranking.current = None if score is None else torch.as_tensor(score)
+        self._store.ranking.current = None if score is None else torch.as_tensor(score)
 
     @property
     def last_model_path(self) -> str:
@@ -234,11 +239,11 @@ class ModelCheckpoint(Checkpoint):
 
     @last_model_path.setter
     def last_model_path(self, path: str | os.PathLike[str]) -> None:
-        self._kept.ranking.last = os.fspath(path)
+        self._store.ranking.last = os.fspath(path)
 
     @property
     def _readable(self) -> CheckpointRanking:
-        return self._kept.readable(self._save_checkpoint if self._ranks_itself else self._write)
+        return self._store.readable(self._save_checkpoint if self._ranks_itself else self._write)
 
     @property
     def every_n_epochs(self) -> int | None:
@@ -266,7 +271,7 @@ class ModelCheckpoint(Checkpoint):
             "last_global_step_saved": self._last_global_step_saved,
             "waits": self._waits,
             "of_validation": self._metric.of_validation,
-            **self._kept.state_dict(),
+            **self._store.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -274,7 +279,7 @@ class ModelCheckpoint(Checkpoint):
         self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
         self._waits = bool(state_dict.get("waits", False))
         self._metric.of_validation = state_dict.get("of_validation")
-        self._kept.load_state_dict(state_dict, there, self.dirpath or there, self._last_global_step_saved)
+        self._store.load_state_dict(state_dict, there, self.dirpath or there, self._last_global_step_saved)
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
         """Leave the files of the fit before to the user, and keep those of the one that begins."""
@@ -291,11 +296,11 @@ class ModelCheckpoint(Checkpoint):
         if self._own_dirpath is None:
             self.dirpath = path_in(absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
-        self._kept.open(trainer, self, self.dirpath)
+        self._store.open(trainer, self, self.dirpath)
         all_of_run = [cb for cb in trainer.callbacks if isinstance(cb, ModelCheckpoint)]
         needed = trainer.resumes_automatically and not any(cb._keeps_newest for cb in all_of_run)
         self._keeper = all_of_run[0] if needed else None
-        if self._kept.beside("") and trainer.strategy.capabilities.sharded_checkpoints:
+        if self._store.beside("") and trainer.strategy.capabilities.sharded_checkpoints:
             raise ConfigError(
                 f"ModelCheckpoint(safetensors=True): with strategy {trainer.strategy.name!r} every rank writes its "
                 "part of a checkpoint, and no process has the weights whole. Leave it out; afterwards: lt ckpt export "
@@ -303,7 +308,7 @@ class ModelCheckpoint(Checkpoint):
                 code="LT681",
             )
         if (self.save_top_k or self._saves_last) and not trainer.fast_dev_run:
-            self._kept.files.check(trainer.strategy)
+            self._store.check(trainer)
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         if self.exclude:
@@ -312,10 +317,10 @@ class ModelCheckpoint(Checkpoint):
         self._in_first_step = not trainer.global_step and not trainer.fast_dev_run
         self._last_global_step_saved = min(self._last_global_step_saved, trainer.global_step)  # of a fit before
         if trainer.is_global_zero and not trainer.fast_dev_run:
-            self._kept.files.clean()
-        if self._kept.resumed:
-            self._interrupted_at = trainer.global_step if self._kept.interrupted else -1
-        for path in self._kept.take_over(trainer):
+            self._store.clean()
+        if self._store.resumed:
+            self._interrupted_at = trainer.global_step if self._store.interrupted else -1
+        for path in self._store.take_over(trainer):
             self._ask(trainer, path)
 
     def on_train_batch_end(
@@ -362,11 +367,11 @@ class ModelCheckpoint(Checkpoint):
             self._save(trainer, top_k=newest)
         if not self._waits:
             return
-        path = self._save_interrupted(trainer) or self._kept.interrupted
+        path = self._save_interrupted(trainer) or self._store.interrupted
         if trainer.is_global_zero:
             warn(
                 f"ModelCheckpoint(monitor={self.monitor!r}): a save that was due {self._schedule} waited for the next "
-                f"validation, and training ended before it. {path or self._kept.ranking.newest} holds the state of "
+                f"validation, and training ended before it. {path or self._store.ranking.newest} holds the state of "
                 "the end, unranked. Validate more often (val_check_interval), or monitor a metric of training.",
                 code="LT516",
             )
@@ -378,7 +383,7 @@ class ModelCheckpoint(Checkpoint):
             return
         path = self._agreed_path(trainer, self._monitor_candidates(trainer), may_replace="")
         self._save_checkpoint(trainer, path)
-        self._kept.ranking.keep(path)
+        self._store.ranking.keep(path)
         self._last_global_step_saved = trainer.global_step
         trainer.print(f"Saved {path} after {type(exception).__name__}.")
 
@@ -391,12 +396,12 @@ class ModelCheckpoint(Checkpoint):
         """Save what resumes the run, unless this step is saved already; return the path, or nothing."""
         if self._should_skip_saving_checkpoint(trainer) or self.dirpath is None:
             return ""
-        others = [cb for cb in self._kept.others() if isinstance(cb, ModelCheckpoint) and cb.dirpath == self.dirpath]
+        others = [cb for cb in self._store.others() if isinstance(cb, ModelCheckpoint) and cb.dirpath == self.dirpath]
         if any(cb._interrupted_at == trainer.global_step for cb in others):  # one is enough
             return ""
         self._interrupted_at = trainer.global_step
-        path = self._agreed_path(trainer, {}, self._kept.interrupted, template="interrupted")
-        self._kept.interrupted = path
+        path = self._agreed_path(trainer, {}, self._store.interrupted, template="interrupted")
+        self._store.interrupted = path
         self._ask(trainer, path)
         return path
 
@@ -407,31 +412,29 @@ class ModelCheckpoint(Checkpoint):
             return
         if self.save_top_k and not self._last_global_step_saved and not trainer.fast_dev_run:
             trainer.print(f"No checkpoint: one is due {self._schedule}; training ended at step {trainer.global_step}.")
-        self._kept.forget_missing(trainer)  # somebody deleted them meanwhile, or the whole folder
+        self._store.forget_missing(trainer)  # somebody deleted them meanwhile, or the whole folder
         if self.kept_paths() and self._last_global_step_saved > self._interrupted_at:
-            for path in dict.fromkeys([self._kept.interrupted, self.format_checkpoint_name({}, "interrupted")]):
+            for path in dict.fromkeys([self._store.interrupted, self.format_checkpoint_name({}, "interrupted")]):
                 if path:
-                    self._kept.delete(trainer, path)
-            self._kept.interrupted = ""
-        if trainer.is_global_zero:
-            self._kept.files.retire_ledger()
+                    self._store.delete(trainer, path)
+            self._store.interrupted = ""
 
     def on_saved(self, path: str) -> None:
-        self._kept.written(path)
+        self._store.written(path)
 
     def on_save_failed(self, path: str, error: BaseException) -> None:
-        self._kept.failed(path)
+        self._store.failed(path)
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        kept = self._kept.close()
+        kept = self._store.close()
         if kept and stage == "fit":
             trainer.print(kept)
 
     def kept_paths(self) -> set[str]:
-        return self._kept.paths()
+        return self._store.paths()
 
     def owns(self, path: str) -> bool:
-        return self._kept.opened and self._kept.files.owns(path)
+        return self._store.owns(path)
 
     # ---- names -------------------------------------------------------------------------------------------------------
 
@@ -462,7 +465,7 @@ class ModelCheckpoint(Checkpoint):
 
     def file_exists(self, filepath: str, trainer: TrainerAPI) -> bool:
         """Return whether rank 0 finds a file or folder there, on all ranks."""
-        return bool(trainer.strategy.broadcast(trainer.is_global_zero and self._kept.files.exists(filepath)))
+        return bool(trainer.strategy.broadcast(trainer.is_global_zero and self._store.exists(filepath)))
 
     def _save_checkpoint(self, trainer: TrainerAPI, filepath: str) -> None:
         """Write a checkpoint of this moment, complete when this returns.
@@ -474,15 +477,15 @@ class ModelCheckpoint(Checkpoint):
 
     def _write(self, trainer: TrainerAPI, path: str) -> None:
         if weights := self._weights_beside(path):
-            mark = self._kept.files.writes(weights)
+            mark = self._store.mark(weights)
             trainer.save_checkpoint(weights, mark=mark, **self._contents_of(path) | {"weights_only": True})
-        trainer.save_checkpoint(path, mark=self._kept.files.writes(path), **self._contents_of(path))
+        trainer.save_checkpoint(path, mark=self._store.mark(path), **self._contents_of(path))
 
     def _weights_beside(self, path: str) -> str:
-        return self._kept.beside(path) if path != self._kept.interrupted else ""
+        return self._store.beside(path) if path != self._store.interrupted else ""
 
     def _write_due(self, trainer: TrainerAPI, path: str) -> None:
-        if self._kept.begin(path):
+        if self._store.begin(path):
             self._save_checkpoint(trainer, path)
 
     @property
@@ -495,7 +498,7 @@ class ModelCheckpoint(Checkpoint):
 
     def _contents_of(self, path: str) -> dict[str, Any]:
         """What goes into a file, as :meth:`TrainerAPI.request_save` takes it; only what was asked for."""
-        resumes = path in (self._kept.interrupted, self._kept.ranking.last if self._keeper is self else "")
+        resumes = path in (self._store.interrupted, self._store.ranking.last if self._keeper is self else "")
         asked = {
             "weights_only": self.save_weights_only and not resumes,
             "trainable_only": self.trainable_only,
@@ -520,7 +523,7 @@ class ModelCheckpoint(Checkpoint):
 
     def _save(self, trainer: TrainerAPI, top_k: bool) -> None:
         metrics = self._monitor_candidates(trainer)
-        self._before, self._saved = self._kept.ranking.snapshot(), ""
+        self._before, self._saved = self._store.ranking.state_dict(), ""
         self._step_of_moment = trainer.global_step
         if top_k:
             self._save_topk_checkpoint(trainer, metrics)
@@ -547,9 +550,9 @@ class ModelCheckpoint(Checkpoint):
             save(trainer, monitor_candidates)
 
     def _save_none_monitor_checkpoint(self, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
-        leaves = self._kept.ranking.best if self.save_top_k == 1 else ""
+        leaves = self._store.ranking.best if self.save_top_k == 1 else ""
         path = self._agreed_path(trainer, monitor_candidates, leaves)
-        self._kept.ranking.add(path, None)
+        self._store.ranking.add(path, None)
         self._request(trainer, path, leaves)
 
     def _save_monitor_checkpoint(self, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
@@ -560,7 +563,7 @@ class ModelCheckpoint(Checkpoint):
                 raise error
             return
         value = torch.as_tensor(monitor_candidates[self.monitor])
-        score = self._kept.ranking.current = self._agreed_score(trainer, value)
+        score = self._store.ranking.current = self._agreed_score(trainer, value)
         if self.check_monitor_top_k(trainer, score):
             self._update_best_and_save(score, trainer, monitor_candidates)
         else:
@@ -568,11 +571,11 @@ class ModelCheckpoint(Checkpoint):
 
     def check_monitor_top_k(self, trainer: TrainerAPI, current: Tensor | None = None) -> bool:
         """Return whether a checkpoint with the metric ``current``, 0-dim and the same on all ranks, would be kept."""
-        return current is not None and self._kept.ranking.takes(current)
+        return current is not None and self._store.ranking.takes(current)
 
     def _update_best_and_save(self, current: Tensor, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
         """Rank the state of this moment by ``current`` and have it written."""
-        ranking = self._kept.ranking
+        ranking = self._store.ranking
         leaves = "" if self.save_top_k == -1 else ranking.worst
         path = self._agreed_path(trainer, monitor_candidates, leaves)
         self._say(trainer, f"{self.monitor!r} reached {float(current):.5f}, saving {path}")
@@ -584,15 +587,15 @@ class ModelCheckpoint(Checkpoint):
     def _save_last_checkpoint(self, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
         if not self._saves_last:
             return
-        ranking, saved = self._kept.ranking, self._saved
+        ranking, saved = self._store.ranking, self._saved
         previous = ranking.last
         target = self._agreed_path(trainer, monitor_candidates, previous, template=self.CHECKPOINT_NAME_LAST)
         symbolic = self.save_last == "link"
         whole = symbolic or not (trainer.strategy.capabilities.sharded_parameters or self._saves_itself)
         ranking.last = target
         same = saved and self._contents_of(saved) == self._contents_of(target)
-        if same and whole and not self._kept.files.remote:
-            self._kept.name_again(trainer, saved, target, symbolic, previous)
+        if same and whole and not is_remote(target):
+            self._store.name_again(trainer, saved, target, symbolic, previous)
         else:
             ranking.keep(target)
             self._request(trainer, target, previous)
@@ -605,19 +608,19 @@ class ModelCheckpoint(Checkpoint):
 
     def _request(self, trainer: TrainerAPI, path: str, leaves: str) -> None:
         """Have ``path`` written, and then ``leaves`` deleted."""
-        self._kept.expect(path, leaves, self._before, trainer.global_step)
+        self._store.expect(path, leaves, self._before, trainer.global_step)
         self._last_global_step_saved, self._saved = trainer.global_step, path
         self._ask(trainer, path)
         if self._ranks_itself and trainer.world_size > 1:  # it reads the path, and no rank can write it alone
-            self._kept.write_ahead(trainer, self._save_checkpoint)
+            self._store.write_ahead(trainer, self._save_checkpoint)
 
     def _ask(self, trainer: TrainerAPI, path: str) -> None:
-        mark, asked = self._kept.files.writes(path), self._contents_of(path)
+        mark, asked = self._store.mark(path), self._contents_of(path)
         if self._saves_itself:
             asked["write"] = partial(self._write_due, trainer)
         elif weights := self._weights_beside(path):
             contents = asked | {"weights_only": True}
-            trainer.request_save(weights, owner=self, mark=self._kept.files.writes(weights), **contents)
+            trainer.request_save(weights, owner=self, mark=self._store.mark(weights), **contents)
         trainer.request_save(path, owner=self, mark=mark, **asked)
 
     def _agreed_score(self, trainer: TrainerAPI, score: Tensor) -> Tensor:
@@ -639,7 +642,7 @@ class ModelCheckpoint(Checkpoint):
         version: int | None = None
         while True:
             path = self.format_checkpoint_name(metrics, template or None, ver=version)
-            if not self.enable_version_counter or self._kept.is_free(path, may_replace, renamed=bool(template)):
+            if not self.enable_version_counter or self._store.is_free(path, may_replace, renamed=bool(template)):
                 return path
             version = self.STARTING_VERSION if version is None else version + 1
 

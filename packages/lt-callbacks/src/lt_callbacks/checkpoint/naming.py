@@ -1,15 +1,17 @@
-"""Names of checkpoint files, filled with metrics."""
+"""Names of checkpoint files, filled with metrics, and their folders."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from string import Formatter
 from typing import Any
 
 from torch import Tensor
 
 from lt_core.errors import ConfigError, did_you_mean, warn
+from lt_core.trainer import TrainerAPI
 
 
 def check_template(who: str, template: str) -> str:
@@ -105,3 +107,42 @@ def _check_inside(who: str, template: str, name: str) -> None:
             "start, and the folder as dirpath.",
             code="LT177",
         )
+
+
+def is_remote(path: str) -> bool:
+    """Return whether ``path`` is a URL of another file system, such as ``s3://bucket/run``."""
+    return "://" in path
+
+
+def path_in(folder: str, name: str) -> str:
+    """Return the path of ``name`` in a folder, local or remote."""
+    return f"{folder.rstrip('/')}/{name}" if is_remote(folder) else str(Path(folder) / name)
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a folder, so that it does not change with the process's working directory."""
+    text = os.fspath(path)
+    return text if is_remote(text) else str(Path(text).expanduser().absolute())
+
+
+def relative_name(path: str, folder: str) -> str | None:
+    """Return ``path`` relative to ``folder``, with ``/``; None where it lies outside or is the folder itself."""
+    root = PurePosixPath(folder.replace(os.sep, "/"))
+    try:
+        name = PurePosixPath(path.replace(os.sep, "/")).relative_to(root)
+    except ValueError:
+        return None
+    return None if ".." in name.parts or not name.parts else str(name)
+
+
+def run_folder(trainer: TrainerAPI) -> str:
+    """Return the run's own folder: the first logger's ``log_dir``, else its name and version below its ``save_dir``, or
+    below the Trainer's folder where it has none.
+    """
+    logger = trainer.loggers[0] if trainer.loggers else None
+    if logger is None or logger.log_dir or not (logger.save_dir or logger.version):
+        return trainer.log_dir or trainer.default_root_dir
+    version = logger.version
+    parts = (logger.name, f"version_{version}" if isinstance(version, int) else version)
+    root = str(logger.save_dir or trainer.default_root_dir).rstrip("/")
+    return "/".join((root, *(str(part) for part in parts if part not in (None, ""))))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from lt_callbacks.checkpoint.failed_together import failed_together
-from lt_callbacks.checkpoint.files import absolute
-from lt_callbacks.checkpoint.naming import check_template
+from lt_callbacks.checkpoint.base import failed_together
+from lt_callbacks.checkpoint.naming import absolute, check_template
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -54,10 +54,10 @@ class CheckpointRanking:
         self.given_worst: Tensor | None = None
         self.stands_in: dict[str, str] = {}
 
-    def at(self, snapshot: dict[str, Any]) -> CheckpointRanking:
-        """Return what it was at a :meth:`snapshot`."""
+    def at(self, state: dict[str, Any]) -> CheckpointRanking:
+        """Return an earlier one."""
         earlier = CheckpointRanking(self.monitor, self.mode, self.save_top_k)
-        earlier.restore(snapshot)
+        earlier.load_state_dict(state)
         return earlier
 
     @property
@@ -117,26 +117,34 @@ class CheckpointRanking:
         room = self.save_top_k != -1 and len(scores) < self.save_top_k
         self.worst = "" if room else worst(scores, key=lambda path: float(scores[path]))
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return a copy of everything, for :meth:`restore`."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of everything, as plain data and tensors; the names are Lightning's where it has such."""
         return {
+            "best_model_path": self.best,
+            "best_model_score": self.best_score,
+            "best_k_models": dict(self.scores),
+            "kth_best_model_path": self.worst,
+            "kth_value": self.worst_score,
+            "current_score": self.current,
+            "last_model_path": self.last,
             "files": list(self.files),
-            "scores": dict(self.scores),
-            "best": self.best,
-            "worst": self.worst,
-            "last": self.last,
             "newest": self.newest,
-            "current": self.current,
             "stands_in": dict(self.stands_in),
         }
 
-    def restore(self, state: dict[str, Any], place: Callable[[str], str] = str) -> None:
-        """Take back a snapshot; ``place`` says where a path is now, or ``""`` to forget it."""
-        self.files = [moved for moved in map(place, state["files"]) if moved]
-        scores = {place(path): torch.as_tensor(score) for path, score in state["scores"].items()}
+    def load_state_dict(self, state: Mapping[str, Any], place: Callable[[str], str] = str) -> None:
+        """Take back what :meth:`state_dict` returned; ``place`` says where a path is now, or ``""`` to forget it."""
+
+        def at(name: str) -> str:
+            path = state.get(name)
+            return place(str(path)) if path else ""
+
+        self.best, self.worst = at("best_model_path"), at("kth_best_model_path")
+        self.last, self.newest, self.current = at("last_model_path"), at("newest"), state.get("current_score")
+        scores = {place(path): torch.as_tensor(score) for path, score in state.get("best_k_models", {}).items()}
         self.scores = {path: score for path, score in scores.items() if path}
-        for name in ("best", "worst", "last", "newest"):
-            setattr(self, name, place(state[name]))
-        self.current = state["current"]
-        placed = {place(path): place(other) for path, other in state["stands_in"].items()}
+        # files of 0.1 and of Lightning have no list
+        files = map(place, state["files"]) if "files" in state else (*self.scores, self.best, self.last)
+        self.files = [*dict.fromkeys(filter(None, files))]
+        placed = {place(path): place(other) for path, other in state.get("stands_in", {}).items()}
         self.stands_in = {path: other for path, other in placed.items() if path and other}
