@@ -154,7 +154,7 @@ def test_parameters_get_what_they_name_in_any_order(owner, name, order):
 
 @pytest.mark.parametrize("parameters", ["batch_idx, batch", "idx, batch", "data, batch", "x, i"])
 def test_a_lenient_step_and_one_of_other_names_go_by_place(parameters, trainer, monkeypatch):
-    monkeypatch.setattr(Trainer, "lenient", parameters == "batch_idx, batch")
+    monkeypatch.setattr(Trainer, "policy", Policy(fills_by_place=parameters == "batch_idx, batch"))
     first, second = parameters.split(", ")
     space = {"__name__": __name__, "got": []}
     exec(f"def training_step(self, {parameters}):\n    got.append({second})\n    return self.loss({first})", space)
