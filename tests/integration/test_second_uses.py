@@ -135,6 +135,7 @@ class Objects:
         self.callback = CALLBACKS[kind]() if kind in CALLBACKS else None
         vars(self).update(given)
         self.folder = folder
+        self.profiler = "simple" if kind == "profiler" else None
         self.trainer = given.get("trainer") or self.new_trainer()
 
     def new_trainer(self):
@@ -146,6 +147,7 @@ class Objects:
             **{flag: False for role, flag in ROLES.items() if getattr(self.callback, "role", "") != role},
             log_every_n_steps=2,
             default_root_dir=self.folder,
+            profiler=self.profiler,
             max_epochs=3,
         )
         trainer.on_signal = "return"
@@ -494,7 +496,9 @@ def test_a_fit_begun_where_gradients_are_off_trains(tmp_path):
 
 
 @pytest.mark.parametrize("copied", [lambda used: pickle.loads(pickle.dumps(used)), copy.deepcopy])
-@pytest.mark.parametrize("kind, name", [*((kind, "fit") for kind in CALLBACKS), ("", "validate"), ("", "predict")])
+@pytest.mark.parametrize(
+    "kind, name", [*((kind, "fit") for kind in (*CALLBACKS, "profiler")), ("", "validate"), ("", "predict")]
+)
 def test_objects_can_be_pickled_and_copied_after_a_run_and_used_again(kind, name, copied, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     objects = Objects(tmp_path / "used", kind)

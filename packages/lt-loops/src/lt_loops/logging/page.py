@@ -46,6 +46,10 @@ class WatchedPage(dict[str, Slot]):
             )
         return slot
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let a copy be the plain dict."""
+        return dict, (dict(self),)
+
 
 def _hook_that_logs() -> tuple[object, CodeType] | None:
     """Return the method that a loop has called, and its owner; None where it is nobody's."""

@@ -71,6 +71,10 @@ class Log(Owner):
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self._reported: set[tuple[int, str]] = set()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the profiler's measurement, which cannot be copied."""
+        return {**vars(self), "send": self._send}
+
     def begin_fit(self, run: str) -> None:
         """Have loggers begin anew that served another fit; one in whose middle this begins keeps its own."""
         for logger in self._all:
