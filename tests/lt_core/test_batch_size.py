@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from lt_core.batch import batch_size_of, move_to_device
-from lt_core.data import Feed
+from lt_core.data import Feed, batch_size_at
 
 
 class Pair(NamedTuple):
@@ -61,18 +61,19 @@ def test_tensors_that_disagree_are_told_and_the_first_one_is_taken(batch):
 
 @pytest.mark.parametrize("batch", [[THREE, torch.ones(5)], {"x": torch.ones(1), "y": THREE}, ["a"], object(), {}])
 def test_what_is_known_counts_where_tensors_disagree_or_there_are_none(batch):
-    assert batch_size_of(batch, known=lambda: 4) == 4
+    assert batch_size_of(batch, sampled_size=lambda: 4) == 4
 
 
 @pytest.mark.parametrize("batch", [THREE, [THREE, THREE], {"x": {"deep": THREE}, "y": torch.tensor(1.0)}])
 def test_nothing_is_asked_where_tensors_agree(batch):
-    assert batch_size_of(batch, known=lambda: pytest.fail("asked")) == 3
+    assert batch_size_of(batch, sampled_size=lambda: pytest.fail("asked")) == 3
 
 
 @pytest.mark.parametrize("samples, drop_last, sizes", [(7, False, [3, 3, 1]), (6, False, [3, 3]), (7, True, [3, 3])])
 def test_cores_own_feed_knows_the_size_of_each_batch(samples, drop_last, sizes):
     feed = Feed(DataLoader(range(samples), 3, drop_last=drop_last), stage="validate")
     assert [feed.batch_size for _ in feed] == sizes
+    assert batch_size_at(feed.loader, 4) is None
     assert feed.batch_size == sizes[-1]
 
 

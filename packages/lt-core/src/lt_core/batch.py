@@ -65,11 +65,11 @@ def rebuild_mapping(original: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     return type(original)(items)  # type: ignore[call-arg]
 
 
-def batch_size_of(batch: Any, *, known: Callable[[], int | None] = lambda: None, warns: bool = True) -> int:
+def batch_size_of(batch: Any, *, sampled_size: Callable[[], int | None] = lambda: None, warns: bool = True) -> int:
     """Return how many samples a batch holds: the first dimension that its tensors share; 1 where nothing says it.
 
-    Where tensors disagree, or there are none, ``known`` is asked. Where it returns None, the first tensor counts, and
-    one warning (LT510) says which, unless ``warns`` is False.
+    Where tensors disagree, or there are none, ``sampled_size`` is asked. Where it returns None, the first tensor
+    counts, and one warning (LT510) says which, unless ``warns`` is False.
     """
     if isinstance(batch, Tensor):
         return batch.shape[0] if batch.dim() else 1
@@ -79,7 +79,7 @@ def batch_size_of(batch: Any, *, known: Callable[[], int | None] = lambda: None,
     if isinstance(given, int) and not isinstance(given, bool):
         return given
     sizes = list(_sizes(batch, "batch"))
-    if len({size for _, size in sizes}) != 1 and (told := known()) is not None:
+    if len({size for _, size in sizes}) != 1 and (told := sampled_size()) is not None:
         return told
     if not sizes:
         return len(batch) if isinstance(batch, (list, tuple)) and batch else 1

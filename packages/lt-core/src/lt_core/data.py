@@ -336,18 +336,20 @@ def _is_loader(item: Any) -> bool:
 def set_epoch(loader: Any, epoch: int) -> None:
     """Call ``set_epoch`` of a loader, its dataset and its samplers, also of one inside a batch sampler; each once."""
     batches = getattr(loader, "batch_sampler", None)
-    owners = [loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None)]
-    owners.append(getattr(loader, "dataset", None))
-    for owner in {id(owner): owner for owner in owners}.values():
+    inner = [getattr(loader, name, None) for name in ("sampler", "dataset")]
+    for owner in {id(owner): owner for owner in (loader, *inner, batches, getattr(batches, "sampler", None))}.values():
         if callable(getattr(owner, "set_epoch", None)):
             owner.set_epoch(epoch)
 
 
 def batch_size_at(loader: Any, number: int) -> int | None:
-    """Return how many samples torch's BatchSampler chooses for batch ``number`` (from 1 on); None for any other one."""
+    """Return how many samples torch's BatchSampler chooses for batch ``number`` (from 1 on); None for any other one,
+    and past its end.
+    """
     batches: Any = getattr(loader, "batch_sampler", None)
     total = length_of(batches.sampler) if type(batches) is BatchSampler else None
-    return None if total is None else min(batches.batch_size, total - (number - 1) * batches.batch_size)
+    left = (total or 0) - (number - 1) * getattr(batches, "batch_size", 0)
+    return min(batches.batch_size, left) if total and left > 0 else None
 
 
 def length_of(loader: Any) -> int | None:

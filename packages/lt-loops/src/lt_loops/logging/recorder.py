@@ -70,6 +70,7 @@ class RunRecorder(Recorder):
         self.phase: str = "outside"
         self.loader_idx: int | None = None
         self._feed: Feed | None = None
+        self._by_sampler: bool | None = None
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
         self._warned_of_shared = False
         self._aside: list[tuple[Any, dict[str, Any]]] = []
@@ -86,7 +87,7 @@ class RunRecorder(Recorder):
 
     def enter(self, phase: str, loader_idx: int | None = None, feed: Feed | None = None) -> None:
         """Say which hooks run next; ``loader_idx`` where there are several loaders, ``feed`` in hooks of batches."""
-        self.phase, self.loader_idx, self._feed = phase, loader_idx, feed
+        self.phase, self.loader_idx, self._feed, self._by_sampler = phase, loader_idx, feed, None
         self.slots = self._page(phase, loader_idx) if phase in PHASES else None
         if self.deferred is _DROPPED:
             self.deferred = None
@@ -284,7 +285,11 @@ class RunRecorder(Recorder):
         if not self.phase.endswith("_batch"):
             return 1
         if self.batch.__class__ is not _Size:
-            self.batch = _Size(batch_size_of(self.batch, known=self._sampled))
+            size = batch_size_of(self.batch, sampled_size=self._sampled)
+            if self._by_sampler is None:  # the first batch tells for all of the phase
+                told = self._sampled()
+                self._by_sampler = told is not None and told != size and _counts(self.batch, told)
+            self.batch = _Size((self._sampled() or size) if self._by_sampler else size)
         return int(self.batch)
 
     def _sampled(self) -> int | None:
@@ -528,6 +533,15 @@ class RunRecorder(Recorder):
 def _metrics_in(slots: list[Slot]) -> list[Any]:
     """Return the metric objects that were logged in this epoch, each once."""
     return list({id(slot.metric): slot.metric for slot in slots if slot.metric is not None and slot.updated}.values())
+
+
+def _counts(batch: Any, samples: int) -> bool:
+    """Return whether a batch whose tensors begin with another size holds so many samples: in a list, or time first."""
+    if isinstance(batch, Tensor):
+        return batch.shape[1:2] == (samples,)
+    parts = list(batch.values()) if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else []
+    lists = [part for part in (batch, *parts) if isinstance(part, list | tuple)]
+    return samples in map(len, lists) or (bool(parts) and all(_counts(part, samples) for part in parts))
 
 
 class _Size(int):
