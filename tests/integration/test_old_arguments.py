@@ -142,6 +142,13 @@ def test_a_command_line_takes_dashes_and_old_spellings():
     assert (settings.accelerator, settings.devices, settings.enable_model_summary) == ("gpu", "0,1", False)
 
 
+def test_a_command_line_takes_an_argument_that_moved_out_of_the_signature(monkeypatch):
+    monkeypatch.setattr(Run, "former_arguments", Trainer.former_arguments, raising=False)
+    args = parsed("--prepare_data_per_node", "false")
+    with pytest.warns(LtDeprecationWarning, match="prepare_data_per_node = False in the datamodule"):
+        assert Run.from_argparse_args(args).settings.prepare_data_per_node is False
+
+
 def test_overrides_come_before_the_command_line():
     callback = Stop()
     made = Run.from_argparse_args(parsed("--max_epochs", "3"), max_epochs=5, callbacks=[callback])

@@ -65,7 +65,7 @@ def test_an_argument_with_another_place_today_works_and_is_noted_once(before, sa
     assert [getattr(settings, name) for name in before] == [value]
 
 
-@pytest.mark.parametrize("name", Trainer.hidden_arguments)
+@pytest.mark.parametrize("name", Trainer.former_arguments)
 def test_it_is_not_in_the_signature_and_none_says_nothing(name):
     assert name not in inspect.signature(Trainer).parameters
     with warnings.catch_warnings():

@@ -122,10 +122,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     policy: ClassVar[Policy] = Policy()
     """What runs do otherwise than lt does; the Trainer of ``lt.compat`` sets it."""
 
-    hidden_arguments: ClassVar[tuple[str, ...]] = tuple(
-        n for n, argument in ARGUMENTS.items() if not argument.parameter
-    )
-    """Arguments that the constructor takes and its signature does not show: former spellings, for the most part."""
+    former_arguments: ClassVar[tuple[str, ...]] = tuple(name for name, row in ARGUMENTS.items() if row.former)
+    """Arguments that the constructor takes with a note on today's spelling, and that its signature does not show."""
 
     def __init__(
         self,

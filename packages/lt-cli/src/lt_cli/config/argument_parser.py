@@ -154,7 +154,7 @@ class LightningArgumentParser(ArgumentParser):
             return list(self.add_class_arguments(kind, nested_key, fail_untyped=False, sub_configs=True))
         if hasattr(kind, "fit"):
             added = self.add_class_arguments(kind, nested_key, fail_untyped=False, instantiate=False, sub_configs=True)
-            for name in getattr(kind, "hidden_arguments", ()):
+            for name in {*getattr(kind, "former_arguments", ())} - {own.rpartition(".")[2] for own in added}:
                 # with help=SUPPRESS jsonargparse would leave a given value out of the saved configuration
                 self.add_argument(f"--{nested_key}.{name}", type=Any, default=argparse.SUPPRESS, help=_NOT_SHOWN)
             for option in ("--help.all", f"--{nested_key}.help"):

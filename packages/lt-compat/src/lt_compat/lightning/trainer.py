@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cache, wraps
+from inspect import Parameter, signature
 from typing import Any
 
 from lt_compat.lightning._profilers import AdvancedProfiler, PassThroughProfiler, SimpleProfiler
@@ -174,6 +175,13 @@ def trainer_class() -> type:
 
     part = Precision | CheckpointIO | Environment | Launcher | ClusterEnvironment | str
     initialize.__annotations__ = {**base.__init__.__annotations__, "plugins": part | list[part] | None}
+    shown = signature(base.__init__)
+    *parameters, unknown = shown.parameters.values()
+    lightnings = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=f"{kind} | None")
+        for name, kind in (("enable_autolog_hparams", "bool"), ("model_registry", "str"))
+    ]
+    initialize.__signature__ = shown.replace(parameters=[*parameters, *lightnings, unknown])  # type: ignore[attr-defined]
     made: Any = Trainer
     made.__init__ = initialize
     for name in ("validate", "test", "predict"):

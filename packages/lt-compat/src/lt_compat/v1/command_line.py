@@ -50,7 +50,7 @@ def _add_argparse_args(trainer: type, parent_parser: ArgumentParser, use_argumen
     target: Any = parent_parser.add_argument_group(trainer.__name__) if use_argument_group else parent_parser
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(trainer) or "", re.MULTILINE)
     lines = {name: " ".join(line.split()).replace("``", "").replace("%", "%%") for name, line in found}
-    for name in (*_parameters(trainer), *OLD_ARGUMENTS):
+    for name in _names(trainer):
         if name in _NO_OPTION:
             continue
         parameter = _parameters(trainer).get(name)
@@ -76,7 +76,7 @@ def _from_argparse_args(trainer: type, args: Namespace | ArgumentParser, **overr
     """
     _note("Trainer.from_argparse_args(args)", "Trainer(max_epochs=args.max_epochs, ...)")
     parsed = vars(args.parse_args() if isinstance(args, ArgumentParser) else args)
-    names = {*_parameters(trainer), *OLD_ARGUMENTS}
+    names = _names(trainer)
     return trainer(**{**{name: value for name, value in parsed.items() if name in names}, **overrides})
 
 
@@ -90,6 +90,12 @@ _METHODS: dict[str, Callable[..., Any]] = {
 def _parameters(trainer: type) -> dict[str, inspect.Parameter]:
     parameters = inspect.signature(trainer).parameters
     return {n: p for n, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+
+
+def _names(trainer: type) -> dict[str, None]:
+    """Return the names of all arguments that it takes, those of before too."""
+    former = getattr(trainer, "former_arguments", ())
+    return dict.fromkeys((*_parameters(trainer), *former, *OLD_ARGUMENTS))
 
 
 def _value(text: str) -> Any:

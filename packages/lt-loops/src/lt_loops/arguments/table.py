@@ -64,6 +64,7 @@ class Argument:
         none_counts: None is no default but says something.
         note: returns what to write in place of a value that is taken and discouraged; "" for others.
         parameter: False for one that the constructor takes, and that its signature does not show.
+        former: it is written otherwise today.
     """
 
     check: Rule
@@ -73,6 +74,7 @@ class Argument:
     none_counts: bool = False
     note: Callable[[Any], str] | None = None
     parameter: bool = True
+    former: bool = False
 
 
 def _former(default: Any, check: Rule, today: str = "", doc: str = "", **more: Any) -> Any:
@@ -83,7 +85,7 @@ def _former(default: Any, check: Rule, today: str = "", doc: str = "", **more: A
             "leave it out, for its default." if value == default else f"write {today.replace('{value}', shown(value))}."
         )
 
-    return _row(default, check, doc, parameter=False, note=note if today else None, **more)
+    return _row(default, check, doc, parameter=False, former=True, note=note if today else None, **more)
 
 
 def _row(default: Any, check: Rule, doc: str, **more: Any) -> Any:
