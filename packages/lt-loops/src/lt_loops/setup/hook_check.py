@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.dialect import dialects, spoken, spoken_by
@@ -28,12 +27,10 @@ from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.setup.signatures import (
     CURRENT,
     OFFERED,
-    SYNONYMS,
     BoundHook,
     adapted,
     called,
     described,
-    fills_by_place,
     former_parameters,
     plain_function,
     taken_places,
@@ -180,8 +177,7 @@ def _check(function: Callable[..., Any], name: str, offered: Sequence[str]) -> N
     if name in _BY_COUNT:
         taken_places(function, offered, len(offered) - 1)  # without dataloader_idx, which one loader alone has not
     elif name in CURRENT:
-        if matched(function, offered, synonyms=SYNONYMS, always=fills_by_place(function)) is None:
-            raise unfit(function, name, offered)
+        adapted(function, name)
     elif not takes(function, offered):
         some = offered or isinstance(function, BoundHook)
         remedy = "Take these parameters, in this order." if some else "Take no parameters."
