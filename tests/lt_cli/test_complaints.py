@@ -271,6 +271,16 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(text, where, user
     assert len(message) < 4000
 
 
+@pytest.mark.parametrize("levels", [500, 990, 2000])
+@pytest.mark.parametrize("key", ["a", "trainer", "model"])
+def test_values_that_nest_too_deep_are_refused(key, levels, users, write, capsys):
+    write("run.yaml", f"{key}: {'[' * levels}{']' * levels}\n")
+    with pytest.raises(SystemExit) as end:
+        LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", NET])
+    assert end.value.code == 2
+    assert len(capsys.readouterr().err) < 4000
+
+
 def test_a_few_aliases_are_read(users, write):
     write("run.yaml", "trainer: {limit: &n 3, max_epochs: *n}\n")
     cli = LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", NET])

@@ -408,6 +408,11 @@ def test_hyperparameters_come_from_csv(tmp_path, path):
         ("h.yaml", b"width: \xff\n"),
         ("h.yaml", b"day: 2020-13-99\n"),
         ("h.yaml", b"width: " + b"[" * 5000),
+        ("h.yaml", b"width: &a [*a]\n"),
+        (
+            "h.yaml",
+            b"a: &a {x: [1, 1]}\n" + b"".join(b"%c: &%c [%s]\n" % (n, n, b"*%c," % (n - 1) * 9) for n in b"bcdefghi"),
+        ),
     ],
 )
 def test_a_senseless_hparams_file_is_an_error_that_names_it(name, content, tmp_path, path):

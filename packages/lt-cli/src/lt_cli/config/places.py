@@ -13,6 +13,7 @@ from lt_core.terminal import short_path
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _DEEPEST = 8  # files that name files
+_LEVELS = 100  # containers in containers
 _MOST = 100_000  # values, with each alias counted as its values
 TOO_MUCH = f"aliases (*name) stand for more than {_MOST:,} values"
 
@@ -107,6 +108,7 @@ def composed(text: str) -> yaml.Node | None:
         yaml.YAMLError: for another text, and for one whose aliases stand for too many values, or for themselves: a few
             lines could otherwise fill the memory.
     """
+    _refuse_nest(text)
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if root is not None and "*" in text:
         _count(root, {})
@@ -114,9 +116,18 @@ def composed(text: str) -> yaml.Node | None:
 
 
 def refuse_bomb(text: str) -> None:
-    """Raise the error of :func:`composed` for aliases that stand for too many values; others are read as ever."""
+    """Raise the errors of :func:`composed` for what takes too much memory or stack; other texts are read as ever."""
     if "&" in text and "*" in text:
         composed(text)
+    _refuse_nest(text)
+
+
+def _refuse_nest(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader) if len(text) > 2 * _LEVELS else ():
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _LEVELS:
+            raise yaml.YAMLError(f"values nest more than {_LEVELS} deep: {event.start_mark}")
 
 
 def _count(node: yaml.Node, counts: dict[yaml.Node, int]) -> int:

@@ -81,7 +81,7 @@ def key_path(root: str, keys: tuple[Any, ...]) -> str:
 class Walk:
     """One walk over a tree. What occurs twice is visited once, so that it stays one object."""
 
-    def __init__(self, root: str, tensor: Callable[[Tensor], Tensor] | None) -> None:
+    def __init__(self, root: str = "checkpoint", tensor: Callable[[Tensor], Tensor] | None = None) -> None:
         self.root, self.tensor = root, tensor
         self.done: dict[int, Any] = {}
 
@@ -99,8 +99,8 @@ class Walk:
                 )
             same = value if self.tensor is None else self.tensor(value)
         elif len(keys) > MAX_DEPTH:
-            place = key_path(self.root, keys[:6])
-            raise CheckpointError(f"{place}... goes on for {MAX_DEPTH} levels: it contains itself.", code="LT650")
+            at = key_path(self.root, keys[:6])
+            raise CheckpointError(f"{at}... goes on for {MAX_DEPTH} levels: it contains itself.", code="LT650")
         elif kind in _MAPPINGS:
             rebuilt = {}
             for key, item in value.items():  # most of a checkpoint: what stands for itself costs no call
@@ -110,11 +110,7 @@ class Walk:
             if "_metadata" in getattr(value, "__dict__", ()):  # a state dict's versions of its modules
                 same._metadata = self.visit(value._metadata, (*keys, "_metadata"))
         elif kind is list or kind is tuple:
-            if _NO_BYTES.issuperset(map(type, value)):  # Python's generator is 625 numbers in a tuple
-                same = kind(value)
-            else:
-                items = (i if type(i) in _NO_BYTES else self.visit(i, (*keys, n)) for n, i in enumerate(value))
-                same = kind(items)
+            same = kind(i if type(i) in _NO_BYTES else self.visit(i, (*keys, n)) for n, i in enumerate(value))
         elif kind is set:
             same = {self.key(item, keys) for item in value}
         else:

@@ -69,7 +69,7 @@ def plain_with_types(
         CheckpointError: for a value without a plain form where nothing may be left out; for tensors without data.
     """
     with contextlib.suppress(CheckpointError, RecursionError):  # most have plain data only
-        return Walk("checkpoint", None).visit(tree, ()), {}
+        return Walk().visit(tree, ()), {}
     walk = _Typed(depth)
     plain: dict[str, Any] = walk.visit(tree, ())
     for keys in walk.gaps:
@@ -85,7 +85,7 @@ class _Typed(Walk):
     """Notes the types that a reader gives back, and the parts that are left out."""
 
     def __init__(self, depth: Callable[[tuple[Any, ...]], int]) -> None:
-        super().__init__("checkpoint", None)
+        super().__init__()
         self.depth = depth
         self.marks: list[tuple[list[Any], str, Any]] = []
         self.gaps: dict[tuple[Any, ...], str] = {}
@@ -118,13 +118,11 @@ class _Typed(Walk):
 
     def _numbers(self, value: Any) -> Any:
         """Return a list of numbers of one type as plain ones: one mark for the thousands of a history."""
-        kind = type(value)
-        if kind not in (list, tuple) or not value or not _is_number(number := type(value[0])):
-            return None
-        if {*map(type, value)} != {number}:
+        kinds = {*map(type, value)} if type(value) in (list, tuple) else set()
+        if len(kinds) != 1 or not _is_number(number := kinds.pop()):
             return None
         self._kinds[id(value)] = [_EACH], number.__name__, None
-        return self.done.setdefault(id(value), kind(item.item() for item in value))
+        return self.done.setdefault(id(value), type(value)(item.item() for item in value))
 
     def key(self, key: Any, keys: tuple[Any, ...]) -> Any:
         if type(key).__module__ == "numpy" and (form := typed_form(key)):

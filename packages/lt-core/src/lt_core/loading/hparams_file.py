@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import sys
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from lt_core.plugins import install_hint
 __all__ = ["ForeignName", "holds_name", "read_hparams_file"]
 
 
+_MOST = 100_000  # values, with each alias counted as its values
+
+
 class ForeignName(str):
     """The name of a class or function that a file mentions, or has an object of; nothing of it is imported."""
 
@@ -23,8 +27,19 @@ class ForeignName(str):
 
 def holds_name(value: Any) -> bool:
     """Return whether there is the name of a foreign class somewhere in a value from a file."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return isinstance(value, ForeignName) or any(map(holds_name, inside))
+    return isinstance(value, ForeignName) or any(map(holds_name, _inside(value)))
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+
+
+def _size(value: Any, sizes: dict[int, int]) -> int:
+    """Return how many values one stands for; too many where it contains itself."""
+    if id(value) not in sizes:
+        sizes[id(value)] = _MOST
+        sizes[id(value)] = 1 + sum(_size(part, sizes) for part in _inside(value))
+    return sizes[id(value)]
 
 
 def read_hparams_file(path: str | PathLike[str]) -> dict[str, Any]:
@@ -69,7 +84,10 @@ def _yaml(file: Path) -> Any:
 
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", named)
     try:
-        return yaml.load(file.read_text(encoding="utf-8"), Loader) or {}  # a SafeLoader
+        content = yaml.load(text := file.read_text(encoding="utf-8"), Loader) or {}  # a SafeLoader
+        if "*" in text and _size(content, {}) > _MOST:
+            raise ValueError("its aliases (*name) stand for too many values")
+        return content
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{file} was not read: {error}. Only plain YAML is read, so that no file can run code.", code="LT664"
