@@ -70,7 +70,7 @@ def one_rank(rank: int, world_size: int, port: int, met: Any, facts: list[dict[s
     fact = {"start": here - begun, "start_asks": store.asked}
     met.wait()
     store.asked, begun, batches = 0, time.monotonic(), 0
-    agreement = Agreement(Side(store, rank, world_size, meeting), SimpleNamespace(look_up=lambda: None))
+    agreement = Agreement(Side(store, rank, world_size, meeting), SimpleNamespace(request_check=lambda: None))
     agreement.start()
     if rank == world_size // 2:
         agreement.propose(15)

@@ -90,11 +90,12 @@ def test_multiples_are_due_once_each_whatever_a_call_jumps_over():
 
 
 def test_a_batch_that_took_several_times_is_due_once():
-    trainer = FakeTrainer()
-    trainer.elapsed = lambda unit, at_start=False: {"seconds": seconds, "batches": seconds}.get(unit, 0.0)
-    seconds, found = 0.0, []
+    trainer, found = FakeTrainer(), []
+    trainer.elapsed = lambda unit, at_start=False: {"seconds": trainer.seconds, "batches": trainer.seconds}.get(unit, 0)
+    trainer.seconds = 0.0
     every = Every(Duration(10, "seconds"), trainer)
     for seconds in (9.0, 45.0, 46.0, 49.0, 50.0):
+        trainer.seconds = seconds
         if every.is_due():
             found.append((seconds, every.reached))
     assert found == [(45.0, 4), (50.0, 5)]

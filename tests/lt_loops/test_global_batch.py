@@ -12,8 +12,8 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 from lt_core import Callback, Strategy
 from lt_core.errors import ConfigError
 from lt_core.strategy import Shard
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.agreement import Agreement
-from lt_loops.run.ahead import Ahead
 from lt_loops.setup.feeds import batches_per_step
 from lt_loops.state.position import Pending, Position
 
@@ -175,14 +175,14 @@ def test_ranks_that_accumulate_stop_where_they_wait_for_each_other():
     """Inside of a window one may be ahead of the other: it does not hear in time of a batch inside where both stop."""
     store, ranks = {}, []
     for number in (0, 1):
-        ahead = Ahead(Position(), 1)
-        ahead.step_by(4)
-        agreement = Agreement(Rank(number, store), ahead)
+        agenda = Agenda(Position(), 1)
+        agenda.step_by(4)
+        agreement = Agreement(Rank(number, store), agenda)
         agreement.signal = signal.SIGTERM
         ranks.append(agreement)
 
     def stops(number, here):
-        ranks[number]._ahead.position.micro = here % 4
+        ranks[number]._agenda.position.micro = here % 4
         return ranks[number].reached(here)
 
     assert not any(stops(1, here) for here in (1, 2, 3))

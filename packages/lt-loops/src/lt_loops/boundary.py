@@ -54,7 +54,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
 
     ``resumed``: the run goes on at this very boundary, whose hooks and logs are done.
     """
-    run.ahead.looked_up()  # first: what a hook asks for from here on is for the next boundary
+    run.agenda.clear_request()  # first: what a hook asks for from here on is for the next boundary
     run.training.settle()
     if not resumed:
         run.log.write_row()

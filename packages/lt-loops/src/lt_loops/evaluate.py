@@ -85,7 +85,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         # a resume repeats a validation whole where hooks have gathered from batches: no file holds that
         gathers = complete or _gathers(run.hooks, run.module, run.callbacks)
         if not gathers and (sums := recorder.sums_of(group)) is not None:
-            run.evaluation.stops_at(done, feeds, sums)
+            run.evaluation.keep_partial(done, feeds, sums)
         # before the hook, which reads callback_metrics, and again after it for what it has logged
         values = recorder.epoch_values(group) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
@@ -223,7 +223,7 @@ def read(
             if total < skip:
                 total += sum(1 for _ in islice(batches, skip - total))
                 if total == skip:  # not before: reading them has used the random generators
-                    run.evaluation.goes_on(recorder.take_sums)
+                    run.evaluation.resume_partial(recorder.take_sums)
             for index, batch in batches:
                 recorder.batch, arguments = batch, (batch, index, loader_idx)
                 stands_in = uneven and feed.weight == 0.0  # no sample is left here: for the other ranks
@@ -244,7 +244,7 @@ def read(
                     if group in stepping and logs_steps:
                         run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
                     yield loader_idx, output
-                if run.ahead.asked and run.stopping.ends_evaluation(total, in_fit=run.stage == "fit"):
+                if run.agenda.asked and run.stopping.ends_evaluation(total, in_fit=run.stage == "fit"):
                     return
 
 

@@ -110,10 +110,10 @@ def train_epoch(run: Run) -> None:
     One training step of the plain plan stands here in full, in the order in which things happen. Other plans
     (accumulation, closures, several optimizers, manual) are ``plan.run_batch``.
     """
-    position, ahead, recorder, hooks = run.position, run.ahead, run.recorder, run.hooks
+    position, agenda, recorder, hooks = run.position, run.agenda, run.recorder, run.hooks
     training, schedulers, losses = run.training, run.training.schedulers, run.losses
     feed, batches = begin_epoch(run)
-    batch_done = batch_done_of(run.strategy, ahead)
+    batch_done = batch_done_of(run.strategy, agenda)
     # where a resume goes on, and before the first batch, a validation may be due or the fit over
     finished = after_batch(run, resumed=True)
     while not finished:  # again where the plan was marked dirty: the iterator over the batches stays and goes on
@@ -186,7 +186,7 @@ def train_epoch(run: Run) -> None:
                 recorder.mute(False)
             if batch_done is not None:
                 batch_done("train")
-            if index >= ahead.due or ahead.asked or len(groups) != num_groups:
+            if index >= agenda.due or agenda.asked or len(groups) != num_groups:
                 losses.look(output)  # only here, where the loop looks up anyway: it waits for the device
                 if after_batch(run):
                     finished = True

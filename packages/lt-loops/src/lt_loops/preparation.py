@@ -100,7 +100,7 @@ def set_up_training(run: Run) -> None:
     """Make ready for the first step: ask for the training loader, and restore the optimizers and the place in it."""
     run.data.ensure()
     if run.module.automatic_optimization:
-        _check_schedules(run.training.schedulers.configs, run.job.limits, run.ahead.num_batches)
+        _check_schedules(run.training.schedulers.configs, run.job.limits, run.agenda.num_batches)
     _warn_of_step_counts(len(run.training.optimizers), run.job.limits.max_steps)
     _warn_of_clipping(run.module, run.job.limits)
     run.evaluation.check_interval()

@@ -403,7 +403,7 @@ class TrainerView(Collectives, TrainerAPI):
         """Whether the present training batch is the epoch's last one; False where the loader has no length."""
         run = self._run
         feed = None if run is None else run.data.feed
-        return run is not None and feed is not None and feed.batches_done >= run.ahead.num_batches
+        return run is not None and feed is not None and feed.batches_done >= run.agenda.num_batches
 
     @property
     def global_samples(self) -> int:
@@ -436,7 +436,7 @@ class TrainerView(Collectives, TrainerAPI):
             return float("inf")
         if self._run.data.feed is None and self._run.stage == "fit" and self._run.begun:
             self._run.data.ensure()
-        return self._run.ahead.num_batches
+        return self._run.agenda.num_batches
 
     def _counts(self, group: str) -> list[int | float]:
         run = self._run

@@ -7,7 +7,7 @@ import threading
 
 from lt_core.errors import warn
 from lt_core.strategy import Strategy
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 
 _LOOK_SECONDS = 0.25
 """Pause between two looks of the watcher thread, the shortest."""
@@ -30,9 +30,9 @@ class Agreement:
         signal: the one that all ranks obey, as soon as this rank knows of it.
     """
 
-    def __init__(self, strategy: Strategy, ahead: Ahead) -> None:
+    def __init__(self, strategy: Strategy, agenda: Agenda) -> None:
         """Prepare for one run, whose name rank 0 makes up; every rank calls this."""
-        self._strategy, self._ahead = strategy, ahead
+        self._strategy, self._agenda = strategy, agenda
         self._key = f"lt/stop/{strategy.broadcast(secrets.token_hex(8))}"
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lt-stop-watcher", daemon=True)
@@ -75,7 +75,7 @@ class Agreement:
             posted = strategy.peek(self._key)
             if posted is not None:
                 self.signal = int(posted)
-                self._ahead.look_up()
+                self._agenda.request_check()
                 return
 
     def reached(self, here: int) -> bool:
@@ -90,7 +90,7 @@ class Agreement:
             self._stop_at = self._decided(here)
         if self._stop_at is not None and here >= self._stop_at:
             return True
-        self._ahead.look_up()  # again after the next batch
+        self._agenda.request_check()  # again after the next batch
         return False
 
     def _decided(self, here: int) -> int | None:
@@ -106,6 +106,6 @@ class Agreement:
                 return None
             self._latest = max(self._latest, int(place))
             self._waited_for.pop()
-        stop_at = max(self._latest + 2, here + self._ahead.window - self._ahead.position.micro)
+        stop_at = max(self._latest + 2, here + self._agenda.window - self._agenda.position.micro)
         strategy.post(f"{self._key}/at", str(stop_at))
         return stop_at if lock_step else here

@@ -10,7 +10,7 @@ from typing import Any
 from lt_core.data import Feed
 from lt_core.seed import capture_generators, restore_generators
 from lt_loops.arguments.limits import Limits, limited
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 from lt_loops.setup.feeds import Feeds, samples_of_batch
 from lt_loops.state.owner import Owner, Restore, Saved
 
@@ -23,9 +23,9 @@ class TrainingData(Owner):
         outdated: the loaders are to be asked for again before the next epoch.
     """
 
-    def __init__(self, ahead: Ahead, limits: Limits, feeds: Feeds, overfit: int | float) -> None:
+    def __init__(self, agenda: Agenda, limits: Limits, feeds: Feeds, overfit: int | float) -> None:
         """Begin without a feed; ``overfit`` is the limit that comes before that of ``limits``, 0 for none."""
-        self._ahead, self._limits, self._feeds, self._overfit = ahead, limits, feeds, overfit
+        self._agenda, self._limits, self._feeds, self._overfit = agenda, limits, feeds, overfit
         self.feed: Feed | None = None
         self._batches: Iterator[Any] | None = None
         self._place: dict[str, Any] | None = None  # where a feed that is not read yet goes on
@@ -58,7 +58,7 @@ class TrainingData(Owner):
 
     def drop_outdated(self) -> None:
         """Let go of the feed where the loaders are to be asked for again before the epoch that begins."""
-        if self.feed is None or self._ahead.position.batch:
+        if self.feed is None or self._agenda.position.batch:
             return
         if self.outdated or self._feeds.are_outdated("train"):
             self.feed.close()
@@ -71,7 +71,7 @@ class TrainingData(Owner):
         assert self.feed is not None
         limit = self._overfit or self._limits.limit_train_batches
         name = "overfit_batches" if self._overfit else "limit_train_batches"
-        self._ahead.count(limited(self.feed.num_batches, limit, name))
+        self._agenda.count(limited(self.feed.num_batches, limit, name))
 
     @property
     def length(self) -> int | None:
@@ -95,7 +95,7 @@ class TrainingData(Owner):
     @property
     def global_samples(self) -> int:
         """Training samples that all ranks consumed in all epochs; 0 where the size of batches is unknown."""
-        position = self._ahead.position
+        position = self._agenda.position
         return position.samples + (self.samples if position.batch else 0)
 
     # ---- reading it --------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class TrainingData(Owner):
         Making it may draw random numbers, and so may those hooks; lt makes it after them, as in a loop written by hand
         set-up code comes before ``iter(loader)``.
         """
-        position = self._ahead.position
+        position = self._agenda.position
         if not (position.epoch or position.batch):
             self.drop_outdated()
             self.ensure()
@@ -114,11 +114,11 @@ class TrainingData(Owner):
 
     def open(self) -> None:
         """Make the iterator over what is left of this epoch."""
-        feed, position = self.feed, self._ahead.position
+        feed, position = self.feed, self._agenda.position
         assert feed is not None
         feed.set_epoch(position.epoch)
         self.count_batches()
-        most = self._ahead.num_batches
+        most = self._agenda.num_batches
         if position.exhausted:  # a file from the end of an epoch: nothing of it is read again
             self._batches = iter(())
         elif feed.num_batches is None or most < feed.num_batches:
@@ -142,13 +142,13 @@ class TrainingData(Owner):
         return self._batches is not None
 
     def exhaust(self) -> None:
-        self._ahead.position.exhausted = True
+        self._agenda.position.exhausted = True
 
     def pause(self) -> None:
         """Stop the clock; the iterator of an epoch that was left early stays, for a checkpoint."""
         self.stop_clock()
-        self._ahead.position.exhausted = self._ahead.at_end()
-        if self._ahead.at_end():
+        self._agenda.position.exhausted = self._agenda.at_end()
+        if self._agenda.at_end():
             self._batches = None
 
     def leave(self) -> None:
@@ -167,10 +167,10 @@ class TrainingData(Owner):
     def start_clock(self) -> None:
         """Have seconds count as training from here on."""
         self._clock = time.perf_counter()
-        self._begun = self._begun or self._clock - self._ahead.position.passed
+        self._begun = self._begun or self._clock - self._agenda.position.passed
 
     def stop_clock(self) -> None:
-        self._ahead.position.seconds, self._clock = self.seconds, None
+        self._agenda.position.seconds, self._clock = self.seconds, None
         self._note_passed()
 
     def note_seconds(self) -> None:
@@ -182,11 +182,11 @@ class TrainingData(Owner):
 
     def _note_passed(self) -> None:
         if self._begun:
-            self._ahead.position.passed = time.perf_counter() - self._begun
+            self._agenda.position.passed = time.perf_counter() - self._begun
 
     @property
     def seconds(self) -> float:
-        return self._ahead.position.seconds + (0.0 if self._clock is None else time.perf_counter() - self._clock)
+        return self._agenda.position.seconds + (0.0 if self._clock is None else time.perf_counter() - self._clock)
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class TrainingData(Owner):
 
         In the middle of a batch, as when an error ends the run, it is the place before that batch: it is not done.
         """
-        feed, position = self.feed, self._ahead.position
+        feed, position = self.feed, self._agenda.position
         if self._place is not None or feed is None:
             return self._place
         in_hand = not position.exhausted and feed.batches_done == position.batch + 1
@@ -211,8 +211,8 @@ class TrainingData(Owner):
             if place is not None and self.feed is not None:
                 self.feed.load_state_dict(place)
                 self._place = place
-                if not self._ahead.position.exhausted:
-                    self._ahead.position.stand_at(self.feed.batches_done)
+                if not self._agenda.position.exhausted:
+                    self._agenda.position.stand_at(self.feed.batches_done)
             state = saved.mine if saved.same_ranks else saved.in_my_part
             if state is not None:
                 self._generators = state["generators"]

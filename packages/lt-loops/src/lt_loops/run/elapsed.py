@@ -14,7 +14,7 @@ from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
 from lt_core.strategy import Strategy
 from lt_loops.arguments.limits import Limits
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.data import TrainingData
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.state.position import NEVER
@@ -25,7 +25,7 @@ class Elapsed:
 
     def __init__(
         self,
-        ahead: Ahead,
+        agenda: Agenda,
         data: TrainingData,
         limits: Limits,
         amount: Duration | None,
@@ -33,7 +33,7 @@ class Elapsed:
         strategy: Strategy,
     ) -> None:
         """Have counted nothing; ``limits`` may change while the run goes on; ``amount`` ends it too."""
-        self._ahead, self._data, self._limits, self._amount = ahead, data, limits, amount
+        self._agenda, self._data, self._limits, self._amount = agenda, data, limits, amount
         self._module, self._strategy = module, strategy
         self._start: dict[Unit, float] = {}
         self._seen = (1 << 62, 0.0, math.inf)  # batches and samples at the last look, samples of a batch
@@ -43,7 +43,7 @@ class Elapsed:
         for unit in UNITS:
             with suppress(ConfigError):  # nothing counts it
                 self._start[unit] = self.elapsed(unit)
-        self._seen = self._ahead.position.batches, self._start.get("samples", 0.0), math.inf
+        self._seen = self._agenda.position.batches, self._start.get("samples", 0.0), math.inf
         if self._counts_tokens:
             hooks.call_first("on_train_batch_end", self._count_tokens)
 
@@ -51,7 +51,7 @@ class Elapsed:
         """See :meth:`~lt_loops.view.TrainerView.elapsed`, which users call."""
         if at_start and unit in self._start:
             return self._start[unit]
-        position = self._ahead.position
+        position = self._agenda.position
         if unit == "steps":
             return position.step
         if unit == "batches":
@@ -95,32 +95,32 @@ class Elapsed:
         """Return the batch of this epoch at which ``every`` can be due at the earliest."""
         if every.duration.unit != "seconds":
             return self.batch_of(every.duration.unit, every.next_due)
-        position = self._ahead.position
-        return max(int(every.clock.asks_at) - position.total_batches, position.batch + self._ahead.group)
+        position = self._agenda.position
+        return max(int(every.clock.asks_at) - position.total_batches, position.batch + self._agenda.group)
 
     def batch_of(self, unit: Unit, amount: float) -> int:
         """Return the next batch of this epoch at which ``amount`` can have elapsed at the earliest."""
-        return max(self._earliest(unit, amount), self._ahead.position.batch + 1)
+        return max(self._earliest(unit, amount), self._agenda.position.batch + 1)
 
     def _earliest(self, unit: Unit, amount: float) -> int:
-        ahead, position = self._ahead, self._ahead.position
+        agenda, position = self._agenda, self._agenda.position
         if unit == "steps":
-            return ahead.batch_of_step(math.ceil(amount))
+            return agenda.batch_of_step(math.ceil(amount))
         if unit == "batches":
             return math.ceil(amount) - position.total_batches
         if unit == "epochs":
             if (part := amount - position.epoch) <= 0:
                 return 0
-            return NEVER if part >= 1 or ahead.num_batches == math.inf else math.ceil(part * ahead.num_batches)
+            return NEVER if part >= 1 or agenda.num_batches == math.inf else math.ceil(part * agenda.num_batches)
         if unit == "run":
             return min((self._earliest(of, amount * end) for of, end in self.ends().items()), default=NEVER)
         if unit == "samples":  # a batch has no more than those seen so far; of tokens it may
-            return position.batch + max(math.ceil((amount - self._samples()) / self._pace()), ahead.group)
-        return position.batch + ahead.group
+            return position.batch + max(math.ceil((amount - self._samples()) / self._pace()), agenda.group)
+        return position.batch + agenda.group
 
     def _pace(self) -> float:
         """Return the most samples that a batch had between two looks; ``inf`` before the second."""
-        (batch, samples, pace), here, now = self._seen, self._ahead.position.batches, self._samples()
+        (batch, samples, pace), here, now = self._seen, self._agenda.position.batches, self._samples()
         if here > batch:  # the largest so far: a look too early costs a little, one too late passes the multiple
             self._seen = here, now, max((now - samples) / (here - batch), 0.0 if pace == math.inf else pace) or pace
         return self._seen[2]
@@ -134,7 +134,7 @@ class Elapsed:
         stands_in = feed is not None and feed.uneven and feed.weight == 0.0
         own = 0 if stands_in else int(self._module.count_tokens(batch))
         alone = self._strategy.world_size == 1
-        self._ahead.position.tokens += own if alone else sum(self._strategy.gather_objects(own))
+        self._agenda.position.tokens += own if alone else sum(self._strategy.gather_objects(own))
 
     def _samples(self) -> float:
         feed = self._data.feed
@@ -151,7 +151,7 @@ class Elapsed:
         return self._data.global_samples
 
     def _part_of_epoch(self) -> float:
-        position, batches = self._ahead.position, self._ahead.num_batches
+        position, batches = self._agenda.position, self._agenda.num_batches
         if position.exhausted:
             return 1.0
         return position.batch / batches if batches else 0.0  # 0.0 where the length is unknown

@@ -16,7 +16,7 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
 from lt_loops.arguments.limits import Limits
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.elapsed import Elapsed, counted_by
 from lt_loops.setup.feeds import Feeds, eval_limits
 from lt_loops.setup.loaders import Loaders
@@ -25,8 +25,8 @@ from lt_loops.state.owner import Owner, Restore, Saved
 from lt_loops.state.position import NEVER
 
 
-class _Half(NamedTuple):
-    """What a resume need not repeat of a validation that a signal ended.
+class PartialValidation(NamedTuple):
+    """The batches of a validation that a signal ended, which a resume need not repeat.
 
     Attributes:
         place: which validation it is.
@@ -47,12 +47,12 @@ class Evaluation(Owner):
     """Says when a validation is due, keeps the feeds, counts the batches that were logged.
 
     While a validation inside ``fit`` runs, the state that counts is that of its start: a run that ends in it, and
-    resumes, does it again; but for the batches that were done, where their sums are kept (:meth:`stops_at`).
+    resumes, does it again; but for the batches that were done, where their sums are kept (:meth:`keep_partial`).
     """
 
     def __init__(
         self,
-        ahead: Ahead,
+        agenda: Agenda,
         limits: Limits,
         module: LightningModule,
         loaders: Loaders,
@@ -66,12 +66,12 @@ class Evaluation(Owner):
         self._elapsed = elapsed
         self._clock: AgreedTime | None = None  # since the last validation
         self._every: Every | tuple[str, int] | None = None  # of val_check_interval, or what it had counted
-        self._ahead, self._limits = ahead, limits
+        self._agenda, self._limits = agenda, limits
         self._module, self._loaders, self._feeds = module, loaders, feeds
         self._made: dict[str, list[Feed]] = {}
         self._steps: dict[str, int] = {}
         self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
-        self._half: _Half | None = None
+        self._partial: PartialValidation | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_made": {}}
@@ -91,7 +91,7 @@ class Evaluation(Owner):
         Raises:
             ConfigError: for a count longer than the epoch, or a fraction of an epoch of unknown length.
         """
-        interval, batches = self._limits.val_check_interval, self._ahead.num_batches
+        interval, batches = self._limits.val_check_interval, self._agenda.num_batches
         across_epochs = self._limits.check_val_every_n_epoch is None
         self.warn_if_none(at_end=False)
         if not self.validates or across_epochs or isinstance(interval, timedelta | Duration) or not batches:
@@ -131,7 +131,7 @@ class Evaluation(Owner):
 
         ``at_stop``: training ends here because somebody wants it to; the metrics of that state are wanted.
         """
-        position, here = self._ahead.position, self._ahead.position.batch
+        position, here = self._agenda.position, self._agenda.position.batch
         # made at the boundary where the run begins, where all ranks stand, and one that resumes may validate
         self._clock = self._clock or AgreedTime(position.batches - 1)
         if position.validated == here or not self.validates:
@@ -150,9 +150,9 @@ class Evaluation(Owner):
     def next_due(self) -> int:
         if not self.validates or not self._in_this_epoch():
             return NEVER
-        batch, every = self._ahead.position.batch, self._multiples
+        batch, every = self._agenda.position.batch, self._multiples
         if isinstance(self._limits.val_check_interval, timedelta):
-            return batch + self._ahead.group
+            return batch + self._agenda.group
         return self._batch_after(batch) if every is None else self._elapsed.next_due(every)
 
     def _in_this_epoch(self) -> bool:
@@ -160,7 +160,7 @@ class Evaluation(Owner):
         return (
             every is None
             or isinstance(self._limits.val_check_interval, Duration)
-            or (self._ahead.position.epoch + 1) % every == 0
+            or (self._agenda.position.epoch + 1) % every == 0
         )
 
     @property
@@ -174,10 +174,10 @@ class Evaluation(Owner):
 
     def _batch_after(self, batch: int) -> int:
         """Return the first one of this epoch after ``batch`` at which a count of batches has a validation."""
-        interval, batches, position = self._limits.val_check_interval, self._ahead.num_batches, self._ahead.position
+        interval, batches, position = self._limits.val_check_interval, self._agenda.num_batches, self._agenda.position
         if isinstance(interval, float):
             if interval == 1.0 or batches == math.inf:
-                return position.batch if self._ahead.at_end() else NEVER
+                return position.batch if self._agenda.at_end() else NEVER
             interval = max(int(batches * interval), 1)
         assert isinstance(interval, int)
         before = position.total_batches if self._limits.check_val_every_n_epoch is None else 0
@@ -219,31 +219,33 @@ class Evaluation(Owner):
         """Note the state that counts until :meth:`ends`: a validation inside ``fit`` begins."""
         self._before = capture_generators(), dict(self._steps)
 
-    def stops_at(self, batches: int, feeds: list[Feed], sums: list[dict[str, Any]]) -> None:
+    def keep_partial(self, batches: int, feeds: list[Feed], sums: list[dict[str, Any]]) -> None:
         """Note where a signal ends this validation, so that a resume goes on with the next batch.
 
         ``batches`` are done, of all loaders together. Where a loader might read another order next time, nothing is
         noted.
         """
         if all(_reads_the_same_again(feed.loader) for feed in feeds):
-            self._half = _Half(self._place(feeds), batches, sums, capture_generators(), dict(self._steps))
+            self._partial = PartialValidation(
+                self._place(feeds), batches, sums, capture_generators(), dict(self._steps)
+            )
 
     def batches_before(self, feeds: list[Feed]) -> int:
         """Return how many batches of the validation that begins were done by a run that a signal ended in it."""
-        if self._half is not None and self._half.place != self._place(feeds):
-            self._half = None  # another validation, or other data
-        return 0 if self._half is None else self._half.batches
+        if self._partial is not None and self._partial.place != self._place(feeds):
+            self._partial = None  # another validation, or other data
+        return 0 if self._partial is None else self._partial.batches
 
-    def goes_on(self, take_sums: Callable[[list[dict[str, Any]]], None]) -> None:
-        assert self._half is not None
-        half, self._half = self._half, None
-        self._steps.update(half.steps)
-        take_sums(half.sums)
-        restore_generators(half.generators)
+    def resume_partial(self, take_sums: Callable[[list[dict[str, Any]]], None]) -> None:
+        assert self._partial is not None
+        partial, self._partial = self._partial, None
+        self._steps.update(partial.steps)
+        take_sums(partial.sums)
+        restore_generators(partial.generators)
 
     def _place(self, feeds: list[Feed]) -> list[Any]:
         """Return what tells one validation from others: when it is, how much each loader reads, in which batches."""
-        position, most = self._ahead.position, eval_limits(self._limits, "validate", feeds)
+        position, most = self._agenda.position, eval_limits(self._limits, "validate", feeds)
         sizes = [getattr(feed.loader, "batch_size", None) for feed in feeds]
         return [position.epoch, position.batch, *most, *sizes]
 
@@ -252,8 +254,8 @@ class Evaluation(Owner):
         self._before = None
 
     def validated(self) -> None:
-        self._ahead.position.mark_validated()
-        self._clock = AgreedTime(self._ahead.position.batches)
+        self._agenda.position.mark_validated()
+        self._clock = AgreedTime(self._agenda.position.batches)
         if (every := self._multiples) is not None:
             self._every = Every(every.duration, self._elapsed, ("", 0))  # counts from here on
 
@@ -269,8 +271,8 @@ class Evaluation(Owner):
 
     def rank_state(self) -> dict[str, Any]:
         """Return the random generators, and what of a validation is done."""
-        half = {} if self._half is None else {"validation": self._half._asdict()}
-        return {"generators": capture_generators() if self._before is None else self._before[0], **half}
+        partial = {} if self._partial is None else {"validation": self._partial._asdict()}
+        return {"generators": capture_generators() if self._before is None else self._before[0], **partial}
 
     def restore(self, stage: Restore, saved: Saved) -> None:
         """Go on counting, and with a validation that a signal ended; on another number of ranks it is repeated."""
@@ -278,8 +280,8 @@ class Evaluation(Owner):
             self._steps.update(saved.shared.get("eval_steps", {}))
             self._every = saved.shared.get("val_check_passed")
         elif stage is Restore.PLACE:
-            half = saved.mine.get("validation") if saved.same_ranks else None
-            self._half = None if half is None else _Half(**half)
+            partial = saved.mine.get("validation") if saved.same_ranks else None
+            self._partial = None if partial is None else PartialValidation(**partial)
 
     def go_on_from(self, last: Evaluation) -> None:
         self._steps.update(last._steps)

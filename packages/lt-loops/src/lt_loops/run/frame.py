@@ -21,7 +21,7 @@ from lt_core.profiler import Profiler
 from lt_loops.checkpoint.choice import WRITERS
 from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
 from lt_loops.logging.recorder import RunRecorder
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.callback_states import CallbackStates
 from lt_loops.run.data import TrainingData
 from lt_loops.run.elapsed import Elapsed
@@ -60,7 +60,7 @@ class Run:
         owners: those whose state a checkpoint holds, in the order of a boundary; each class says what it holds.
         origin, elapsed, losses, saves: where the run came from, how far it is, its losses, what is to be saved.
         feeds: makes those of the loaders.
-        ahead: how far the loop runs before it looks up.
+        agenda: the next batch at which something is due.
         history: what went to the loggers, as columns.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
     """
@@ -80,25 +80,25 @@ class Run:
         self.position = Position()
         self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
         group = max(settings.steps_per_execution, self.strategy.capabilities.steps_per_execution)
-        self.ahead = Ahead(self.position, group, full=job.policy.full_windows)
+        self.agenda = Agenda(self.position, group, full=job.policy.full_windows)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)
-        self.data = TrainingData(self.ahead, limits, self.feeds, settings.overfit_batches)
-        self.elapsed = Elapsed(self.ahead, self.data, limits, settings.amount, module, self.strategy)
+        self.data = TrainingData(self.agenda, limits, self.feeds, settings.overfit_batches)
+        self.elapsed = Elapsed(self.agenda, self.data, limits, settings.amount, module, self.strategy)
         self.evaluation = Evaluation(
-            *(self.ahead, limits, module, job.loaders, self.feeds, self.elapsed),
+            *(self.agenda, limits, module, job.loaders, self.feeds, self.elapsed),
             at_start=settings.validate_at_start,
         )
-        self.saves = Saves(self.ahead, self.strategy, parts.checkpoint_io, job.profiler)
-        time_limits = time_limits_of(settings, self.ahead, self.elapsed)
-        self.stopping = Stopping(self.ahead, self.strategy, limits, time_limits)
+        self.saves = Saves(self.agenda, self.strategy, parts.checkpoint_io, job.profiler)
+        time_limits = time_limits_of(settings, self.agenda, self.elapsed)
+        self.stopping = Stopping(self.agenda, self.strategy, limits, time_limits)
         self.training = Training(
-            self.ahead,
+            self.agenda,
             module,
             self.strategy,
             self.precision,
             self.weights,
-            Schedulers(self.ahead, module, self.recorder, self.evaluation, job.policy.schedules_by_batch),
+            Schedulers(self.agenda, module, self.recorder, self.evaluation, job.policy.schedules_by_batch),
         )
         self.lock = RunLock()
         self.losses = LossWatch(self.position, module, self.strategy, self.training, raises=settings.detect_anomaly)
@@ -136,7 +136,7 @@ class Run:
 
     @property
     def owners(self) -> tuple[Owner, ...]:
-        """Those that look ahead, and that a checkpoint asks.
+        """The parts that know when they are due, and what a checkpoint holds of them.
 
         The user's code hears of a checkpoint in this order: callbacks, the datamodule (of the loaders), the module.
         """
@@ -222,7 +222,7 @@ class Run:
     def open_log(self, profiler: Profiler | None = None) -> None:
         history = self.history if self.stage == "fit" else None
         self.log = Log(
-            *(self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, self.module, self.elapsed),
+            *(self.loggers, self.recorder, self.agenda, self.strategy, self.trainer, self.module, self.elapsed),
             *(history, profiler),
         )
 
@@ -257,7 +257,7 @@ class Run:
         return checkpoint_of(contents, self.origin, self.position, self.owners, self.strategy, gaps, loops), gaps.error
 
     def look_ahead(self) -> None:
-        self.ahead.run_until(min(owner.next_due() for owner in self.owners))
+        self.agenda.set_next(min(owner.next_due() for owner in self.owners))
 
     def say(self, make: Callable[[], str]) -> None:
         """Print a text on a fit, where this process says where it stands; nothing for an empty one."""

@@ -20,7 +20,7 @@ from lt_core.strategy import Strategy
 from lt_loops.logging.merged_sums import merged_sums
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.logging.shared_steps import SharedSteps
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.elapsed import Elapsed, counted_by
 from lt_loops.run.history import History
 from lt_loops.run.job import Host
@@ -47,7 +47,7 @@ class Log(Owner):
         self,
         loggers: list[Logger],
         recorder: RunRecorder,
-        ahead: Ahead,
+        agenda: Agenda,
         strategy: Strategy,
         rows: Host,
         module: LightningModule,
@@ -60,12 +60,11 @@ class Log(Owner):
         ``rows``, the Trainer, says at any time which steps get a row, and where it stands on the x axis. A ``history``
         gets the same rows, and asks for none; a run that does not train has none.
         """
-        self._recorder, self._ahead, self._strategy = recorder, ahead, strategy
+        self._recorder, self._agenda, self._strategy = recorder, agenda, strategy
         self._rows, self._module, self._history, self._elapsed = rows, module, history, elapsed
         self._every: Every | tuple[str, int] | None = None
         self._row_step = 0
         self._all: list[Logger] = list(loggers)
-        self.active = bool(loggers)  # on any rank
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self._file = (0, 0)
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
@@ -97,6 +96,11 @@ class Log(Owner):
             hooks.call_first(name, SharedSteps(self._recorder, self._strategy))
 
     @property
+    def active(self) -> bool:
+        """Whether there are loggers, on any rank."""
+        return bool(self._all)
+
+    @property
     def _loggers(self) -> list[Logger]:
         """Those that this rank sends to."""
         return [] if self._strategy.rank else self._all
@@ -118,7 +122,7 @@ class Log(Owner):
         every = self._row_interval
         if every is None:
             return NEVER
-        next_step = self._ahead.batch_of_step(self._ahead.position.step + 1)  # in the middle of a window none is due
+        next_step = self._agenda.batch_of_step(self._agenda.position.step + 1)  # in the middle of a window none is due
         return max(self._elapsed.next_due(every), next_step)
 
     def rank_state(self) -> dict[str, Any]:
@@ -139,7 +143,7 @@ class Log(Owner):
         """Go on with these sums: each rank with its own, or where there are others now, rank 0 with those of all."""
         if stage is not Restore.PLACE:
             return
-        self._every, self._row_step = saved.shared.get("log_passed"), self._ahead.position.step
+        self._every, self._row_step = saved.shared.get("log_passed"), self._agenda.position.step
         if saved.same_ranks:
             self._recorder.load_state_dict(saved.mine["recorder"])
             return
@@ -149,7 +153,7 @@ class Log(Owner):
         self._recorder.load_state_dict(sums)
 
     def write_row(self) -> None:
-        every, position = self._row_interval, self._ahead.position
+        every, position = self._row_interval, self._agenda.position
         # the end of an epoch's data is a second look after the same step
         if every is not None and not position.micro and position.step != self._row_step and every.is_due():
             self._row_step = position.step
@@ -157,7 +161,7 @@ class Log(Owner):
 
     def unsent(self) -> str:
         """Return which step values reached no logger, as the fit was shorter than ``log_every_n_steps``; or nothing."""
-        every, took = self._row_interval, self._ahead.position.step
+        every, took = self._row_interval, self._agenda.position.step
         names = self._recorder.logged_by_step()
         if every is None or every.reached or not names:
             return ""
@@ -180,7 +184,7 @@ class Log(Owner):
         axis = own if own is not None else step if step is not None else self._axis(row)
         self._recorder.note_sent(row)
         if own is None and step is None:  # evaluation batches stand on an axis of their own
-            row.setdefault("epoch", self._ahead.position.epoch or self._file[1])
+            row.setdefault("epoch", self._agenda.position.epoch or self._file[1])
         place = self._place(axis)
         for logger in self._loggers:
             self._send_to(logger, row, place)
@@ -204,7 +208,7 @@ class Log(Owner):
             ) from None
 
     def _axis(self, row: dict[str, Any]) -> Any:
-        name, position = self._rows.log_axis, self._ahead.position
+        name, position = self._rows.log_axis, self._agenda.position
         if name == "epoch":
             return position.epoch or self._file[1]
         if name == "samples":

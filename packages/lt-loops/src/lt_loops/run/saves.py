@@ -15,7 +15,7 @@ from lt_core.files.checkpoint_header import Contents, Header
 from lt_core.logger import Logger
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 from lt_loops.state.gaps import listed
 
 Capture = Callable[[Contents], tuple[dict[str, Any], Exception | None]]
@@ -55,9 +55,9 @@ class Saves:
     the last boundary, ``newest`` is the last file on disk that resumes, "" for none.
     """
 
-    def __init__(self, ahead: Ahead, strategy: Strategy, io: CheckpointIO, profiler: Profiler | None) -> None:
+    def __init__(self, agenda: Agenda, strategy: Strategy, io: CheckpointIO, profiler: Profiler | None) -> None:
         """Begin with nothing asked for and nothing on disk; a profiler measures saves as ``"save_checkpoint"``."""
-        self._ahead, self._strategy, self._io, self._profiler = ahead, strategy, io, profiler
+        self._agenda, self._strategy, self._io, self._profiler = agenda, strategy, io, profiler
         self._together = strategy.world_size > 1
         self.requests: list[SaveRequest] = []
         self.newest = ""
@@ -68,7 +68,7 @@ class Saves:
 
     def request(self, request: SaveRequest) -> None:
         self.requests.append(request)
-        self._ahead.look_up()
+        self._agenda.request_check()
 
     def give_up(self, error: BaseException) -> None:
         """No boundary comes any more: what was asked for since the last one is not written."""
@@ -105,7 +105,7 @@ class Saves:
                 failed = failed or broken
             tree = Header.marked(kept[asked.contents], asked.mark)
             # the position may be another one by the time at which the background is done with it
-            request = asked._replace(batches=self._ahead.position.batches, header=Header.of(tree))
+            request = asked._replace(batches=self._agenda.position.batches, header=Header.of(tree))
             error = self._agreed(self._try_to_write(request.path, tree, self._io))
             if error is not None:
                 self._report(request, error)
@@ -127,7 +127,7 @@ class Saves:
             failed = error
         failed = self._agreed(failed)
         if failed is not None:
-            self._report(request._replace(batches=self._ahead.position.batches), failed)
+            self._report(request._replace(batches=self._agenda.position.batches), failed)
         elif request.owner is not None:
             request.owner.on_saved(request.path)
         return failed is None
@@ -178,7 +178,7 @@ class Saves:
         finally:
             if each_logger is None:
                 self._io.teardown()
-        self._is_on_disk(path, contents, self._ahead.position.batches)
+        self._is_on_disk(path, contents, self._agenda.position.batches)
         self.say_gaps(f"{path} was", tree.get("gaps", {}))
         if self._together:
             self._strategy.barrier("save_checkpoint")

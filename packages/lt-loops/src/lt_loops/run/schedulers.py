@@ -12,7 +12,7 @@ from lt_core.errors import ConfigError, did_you_mean, nearest_name, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_loops.logging.recorder import RunRecorder
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.setup.hook_calls import HookCalls
@@ -29,10 +29,10 @@ class Schedulers:
     """
 
     def __init__(
-        self, ahead: Ahead, module: LightningModule, recorder: RunRecorder, evaluation: Evaluation, by_batch: bool
+        self, agenda: Agenda, module: LightningModule, recorder: RunRecorder, evaluation: Evaluation, by_batch: bool
     ) -> None:
         """``by_batch``: a ``frequency`` counts the batches of an epoch, as Lightning does; else optimizer steps."""
-        self._ahead, self._module, self._recorder, self._evaluation = ahead, module, recorder, evaluation
+        self._agenda, self._module, self._recorder, self._evaluation = agenda, module, recorder, evaluation
         self._by_batch = by_batch
         self.configs: list[SchedulerConfig] = []
         self._own_step: Callable[..., Any] | None = None
@@ -47,7 +47,7 @@ class Schedulers:
         Those that go by steps and watch a metric wait for the validation that may be due: :meth:`watch`.
         """
         if self._by_batch and interval == "step":
-            position = self._ahead.position
+            position = self._agenda.position
             count = position.batch + (not position.exhausted)  # the batch in hand is not counted yet
         for config in self.configs:
             waits = (config.reduce_on_plateau and interval == "step") or config.every is not None
@@ -64,7 +64,7 @@ class Schedulers:
 
     def _catch_up(self, elapsed: Elapsed) -> None:
         """Step those that go by a duration, once for each multiple of it that is reached; between windows."""
-        for config in self.configs if not self._ahead.position.micro else ():
+        for config in self.configs if not self._agenda.position.micro else ():
             reached = _multiples(config, elapsed)
             for _ in range(reached - (config.stepped or 0)):
                 self._step_one(config)
@@ -72,17 +72,17 @@ class Schedulers:
 
     def end_epoch(self) -> None:
         if self._module.automatic_optimization:
-            self.step("epoch", self._ahead.position.epoch + 1)
+            self.step("epoch", self._agenda.position.epoch + 1)
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next scheduler that watches a metric may step."""
-        batch, of_step = self._ahead.position.batch, self._ahead.batch_of_next
+        batch, of_step = self._agenda.position.batch, self._agenda.batch_of_next
         every = [config.frequency for config in self._watching()]
         return min(((batch // n + 1) * n if self._by_batch else of_step(n) for n in every), default=NEVER)
 
     def watch(self) -> None:
         """Step the schedulers that go by steps and watch a metric, once for each optimizer step that is theirs."""
-        position = self._ahead.position
+        position = self._agenda.position
         if not position.step or position.watched == position.step or (self._by_batch and position.micro):
             return
         position.watched = position.step

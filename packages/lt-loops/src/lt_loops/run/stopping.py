@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from lt_core.errors import warn
 from lt_core.strategy import Strategy
 from lt_loops.arguments.limits import LIMITS, Limits
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.agreement import Agreement
-from lt_loops.run.ahead import Ahead
 from lt_loops.run.time_limits import TimeLimit
 from lt_loops.state.owner import Owner
 from lt_loops.state.position import NEVER
@@ -26,9 +26,9 @@ class Stopping(Owner):
         leaving: the run ends at this boundary because of it: no validation, no epoch end.
     """
 
-    def __init__(self, ahead: Ahead, strategy: Strategy, limits: Limits, time_limits: Sequence[TimeLimit]) -> None:
+    def __init__(self, agenda: Agenda, strategy: Strategy, limits: Limits, time_limits: Sequence[TimeLimit]) -> None:
         """Go on without an end in sight; ``limits`` may change while the run goes on."""
-        self._ahead, self._position, self._strategy = ahead, ahead.position, strategy
+        self._agenda, self._position, self._strategy = agenda, agenda.position, strategy
         self._limits, self._time_limits = limits, time_limits
         self._agreement: Agreement | None = None
         self._announced = False
@@ -39,12 +39,12 @@ class Stopping(Owner):
     def request(self, wanted: bool, reason: str = "") -> None:
         """Note what a user or a callback wants: that training ends as soon as it may, and why, or that it goes on."""
         self.requested, self._wish = wanted, (self._wish or reason) if wanted else ""
-        self._ahead.look_up()
+        self._agenda.request_check()
 
     def receive_signal(self, number: int) -> None:
         """Note a signal that this process got: obeyed at the next boundary, or at that on which all ranks agree."""
         self.signal = number
-        self._ahead.look_up()
+        self._agenda.request_check()
         if self._agreement is not None:
             self._agreement.propose(number)
         elif self._limits.global_batch_size is None:
@@ -56,7 +56,7 @@ class Stopping(Owner):
     def agree_with_ranks(self) -> None:
         """Have a signal that any rank gets stop all of them at the same batch."""
         if self._strategy.world_size > 1:
-            self._agreement = Agreement(self._strategy, self._ahead)
+            self._agreement = Agreement(self._strategy, self._agenda)
             self._agreement.start()
 
     def close(self) -> None:
@@ -80,9 +80,9 @@ class Stopping(Owner):
     def next_due(self) -> int:
         due = NEVER
         if self._limits.max_steps >= 0:
-            due = self._ahead.batch_of_step(self._limits.max_steps)
+            due = self._agenda.batch_of_step(self._limits.max_steps)
         if self.requested:  # not granted yet: asked again at each boundary, until min_epochs and min_steps are reached
-            due = min(due, self._position.batch + self._ahead.group)
+            due = min(due, self._position.batch + self._agenda.group)
         return min([due, *(limit.next_due() for limit in self._time_limits)])
 
     def obeys_signal(self, batches: int | None = None) -> bool:
@@ -90,7 +90,7 @@ class Stopping(Owner):
         agreement, position = self._agreement, self._position
         here = position.batches if batches is None else batches
         if batches is None and position.micro and self._limits.global_batch_size is not None:
-            self._ahead.look_up()  # a part of a step may be no whole number of batches on the ranks of a resume
+            self._agenda.request_check()  # a part of a step may be no whole number of batches on the ranks of a resume
             return self.leaving
         if agreement is None and self.signal is not None and not self.leaving:
             self._leave(self.signal)
@@ -105,9 +105,9 @@ class Stopping(Owner):
 
     def begin_evaluation(self) -> None:
         """Have an evaluation outside of ``fit`` look up only where something is asked from here on."""
-        self._ahead.looked_up()
+        self._agenda.clear_request()
         if self.leaving or (self._agreement is not None and self._agreement.signal is not None):  # it came before
-            self._ahead.look_up()
+            self._agenda.request_check()
 
     def ends_evaluation(self, batches: int, *, in_fit: bool) -> bool:
         """Return whether an evaluation ends after so many batches; inside ``fit`` a signal is agreed on in training."""
@@ -130,7 +130,7 @@ class Stopping(Owner):
     def fulfils_request(self) -> bool:
         """Return whether training ends here as somebody wants it to; not before ``min_epochs`` and ``min_steps``."""
         limits, position = self._limits, self._position
-        epochs = position.epoch + self._ahead.at_end()
+        epochs = position.epoch + self._agenda.at_end()
         enough = epochs >= (limits.min_epochs or 0) and position.step >= (limits.min_steps or 0)
         return self.requested and enough
 
@@ -161,7 +161,7 @@ class Stopping(Owner):
     def _leave(self, number: int) -> None:
         self.leaving = True
         self.reason = f"signal {signal.Signals(number).name}"  # whatever limit was reached besides: it exits with it
-        self._ahead.look_up()
+        self._agenda.request_check()
 
     def _end(self, reason: str, limit: str = "") -> None:
         """Note why the run ends, and by which argument; the first reason counts."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from lt_core.duration import SLACK, AgreedTime, Duration
 from lt_loops.arguments.table import Settings
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.elapsed import Elapsed
 from lt_loops.state.position import NEVER
 
@@ -22,20 +22,20 @@ class Deadline:
 
     argument = "max_time"
 
-    def __init__(self, after: timedelta, ahead: Ahead, elapsed: Elapsed) -> None:
-        self._after, self._ahead, self._elapsed = after, ahead, elapsed
+    def __init__(self, after: timedelta, agenda: Agenda, elapsed: Elapsed) -> None:
+        self._after, self._agenda, self._elapsed = after, agenda, elapsed
         self._ends, self._clock = math.inf, AgreedTime()
 
     def __str__(self) -> str:
         return f"{self.argument}={self._after}"
 
     def begin(self) -> None:
-        position = self._ahead.position
+        position = self._agenda.position
         self._ends = time.perf_counter() + self._after.total_seconds() - position.passed
         self._clock = AgreedTime(position.batches)
 
     def next_due(self) -> int:
-        return NEVER if self._ends == math.inf else self._ahead.position.batch + self._ahead.group
+        return NEVER if self._ends == math.inf else self._agenda.position.batch + self._agenda.group
 
     def reached(self) -> bool:
         return self._ends != math.inf and self._clock.left(self._ends - time.perf_counter(), self._elapsed) <= 0
@@ -46,8 +46,8 @@ class AmountLimit:
 
     argument = "max_time"
 
-    def __init__(self, most: Duration, ahead: Ahead, elapsed: Elapsed) -> None:
-        self._most, self._ahead, self._elapsed = most, ahead, elapsed
+    def __init__(self, most: Duration, agenda: Agenda, elapsed: Elapsed) -> None:
+        self._most, self._agenda, self._elapsed = most, agenda, elapsed
 
     def __str__(self) -> str:
         return f"{self.argument}={self._most}"
@@ -64,7 +64,7 @@ class AmountLimit:
         return self._elapsed.batch_of(self._most.unit, self._most.amount * (1 - SLACK))
 
     def reached(self) -> bool:
-        return not self._ahead.position.micro and self._done() >= self._most.amount
+        return not self._agenda.position.micro and self._done() >= self._most.amount
 
     def _done(self) -> float:
         return self._elapsed.elapsed(self._most.unit)
@@ -73,11 +73,11 @@ class AmountLimit:
 TimeLimit = Deadline | AmountLimit
 
 
-def time_limits_of(settings: Settings, ahead: Ahead, elapsed: Elapsed) -> list[TimeLimit]:
+def time_limits_of(settings: Settings, agenda: Agenda, elapsed: Elapsed) -> list[TimeLimit]:
     """Return the limits that the Trainer's arguments ask for."""
     limits: list[TimeLimit] = []
     if settings.max_time is not None:
-        limits.append(Deadline(settings.max_time, ahead, elapsed))
+        limits.append(Deadline(settings.max_time, agenda, elapsed))
     if settings.amount is not None:
-        limits.append(AmountLimit(settings.amount, ahead, elapsed))
+        limits.append(AmountLimit(settings.amount, agenda, elapsed))
     return limits

@@ -13,7 +13,7 @@ from lt_core.files.typed_data import with_wrappers
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
 from lt_loops.setup.optimizers import Optimization
@@ -51,14 +51,14 @@ class Training(Owner):
 
     def __init__(
         self,
-        ahead: Ahead,
+        agenda: Agenda,
         module: LightningModule,
         strategy: Strategy,
         precision: Precision,
         weights: Weights,
         schedulers: Schedulers,
     ) -> None:
-        self._ahead, self._module, self._strategy, self._precision = ahead, module, strategy, precision
+        self._agenda, self._module, self._strategy, self._precision = agenda, module, strategy, precision
         self._weights, self.schedulers = weights, schedulers
         self.made = Optimization()
         self.pending = Pending()
@@ -106,12 +106,12 @@ class Training(Owner):
 
     def mark_dirty(self) -> None:
         self.dirty = True
-        self._ahead.look_up()
+        self._agenda.request_check()
 
     def use(self, plan: Plan) -> None:
         """Train by ``plan``; it knows of all that changed so far."""
         self.plan, self.dirty = plan, False
-        self._ahead.step_by(plan.window)
+        self._agenda.step_by(plan.window)
 
     def found_to_fit(self, samples: int) -> None:
         """Train on so many samples of a batch together from now on."""
@@ -132,19 +132,19 @@ class Training(Owner):
     def finish_window(self) -> None:
         """Take the step of a window that the end of the data cut short."""
         self.settle()
-        if self.plan.flush is not None and self._ahead.position.micro:
+        if self.plan.flush is not None and self._agenda.position.micro:
             self.plan.flush()
 
     def stepped(self, steps: int = 1) -> None:
         """Count optimizer steps, and step the schedulers that go by them; in manual optimization the user does."""
-        position = self._ahead.position
+        position = self._agenda.position
         position.step += steps
         if self._module.automatic_optimization:
             self.schedulers.step("step", position.step)
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which a scheduler, or what steps are held back for, needs a boundary."""
-        due = min(self.schedulers.next_due(), NEVER if self.gaps_known else self._ahead.batch_of_next(1))
+        due = min(self.schedulers.next_due(), NEVER if self.gaps_known else self._agenda.batch_of_next(1))
         return due if self.held_back is None else min(due, self.held_back.next_due())
 
     def uses_gradients(self, optimizers: list[Optimizer]) -> None:
@@ -168,9 +168,9 @@ class Training(Owner):
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
         """Return the place, the counts of an unfinished window, the scaler, and which optimizers there are."""
         return {
-            "position": self._ahead.position.state_dict() | ({"micro": 0} if self._begins_anew else {}),
+            "position": self._agenda.position.state_dict() | ({"micro": 0} if self._begins_anew else {}),
             "pending": self.pending.state_dict(),
-            "window": self._ahead.window,
+            "window": self._agenda.window,
             "precision": self._precision.state_dict(),
             "micro_batch_size": self.micro_batch_size,
             "optimizers": [_kind(optimizer) for optimizer in self.optimizers],
@@ -179,7 +179,7 @@ class Training(Owner):
 
     def states_after_first_step(self) -> dict[str, Any] | None:
         """Return, once, what the optimizers of this rank and the schedulers would save; None before the first step."""
-        position = self._ahead.position
+        position = self._agenda.position
         if self.gaps_known or (not position.step and (position.micro or not position.batches)):
             return None
         self.gaps_known = True
@@ -205,14 +205,14 @@ class Training(Owner):
 
     def restore(self, stage: Restore, saved: Saved) -> None:
         if stage is Restore.DATA and saved.shared:
-            self._ahead.position.load_state_dict(saved.shared["position"])
+            self._agenda.position.load_state_dict(saved.shared["position"])
         elif stage is Restore.OPTIMIZERS:
             self._restore_optimizers(saved)
         elif stage is Restore.PLACE:
             self._precision.load_state_dict(saved.shared["precision"])
             self._restore_window(saved)
         elif stage is Restore.PLACE_OF_OTHERS and saved.place is not None:
-            self._ahead.position.go_on_at(*saved.place)
+            self._agenda.position.go_on_at(*saved.place)
 
     def _restore_optimizers(self, saved: Saved) -> None:
         # torch keeps the tensors that it is given, and training would change them in the tree of the file
@@ -268,7 +268,7 @@ class Training(Owner):
         """Go on in the middle of a step of the same samples, of which ``window`` batches make one now."""
         before = saved.shared.get("window", window)
         self.pending.recount(before, window)
-        if not self._ahead.position.recount(before, window):
+        if not self._agenda.position.recount(before, window):
             warn(
                 f"{saved.path} was written in the middle of a step of {before} batches, of which {window} make one now:"
                 " what is done is no whole number of these, and this step is of more samples than global_batch_size. "
@@ -279,12 +279,12 @@ class Training(Owner):
     @property
     def has_open_gradients(self) -> bool:
         """Whether a later step will use gradients of batches that are done."""
-        return bool(self._ahead.position.micro or self._unfinished_gradients())
+        return bool(self._agenda.position.micro or self._unfinished_gradients())
 
     def _unfinished_gradients(self) -> dict[str, Any]:
         """Return those of a window, or of what the user accumulates."""
         found = {name: p for name, p in self._module.named_parameters() if p.grad is not None}
-        if not self._ahead.position.micro:
+        if not self._agenda.position.micro:
             groups = [group for optimizer in self.open_gradients for group in optimizer.param_groups]
             used = {id(p) for group in groups for p in group["params"]}
             found = {name: p for name, p in found.items() if id(p) in used}

@@ -43,7 +43,7 @@ def make_plan(run: Run) -> Plan:
     other = _other_kind(run.module, training.made)
     cuts = run.job.limits.accumulate_grad_batches == "auto"
     plan.kind = _choose(run.module, training.made, plan, other, cuts=cuts, offered=run.job.policy.offers_closures)
-    batches, once = run.ahead.num_batches, not run.position.step and not run.job.settings.fast_dev_run
+    batches, once = run.agenda.num_batches, not run.position.step and not run.job.settings.fast_dev_run
     if once and plan.kind != "manual" and 0 < batches < plan.window:
         warn(
             f"accumulate_grad_batches={plan.window} is above the {batches:.0f} batches of an epoch, and the rest at "

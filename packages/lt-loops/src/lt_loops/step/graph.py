@@ -151,7 +151,7 @@ class GraphedStep:
     """
 
     def __init__(self, run: Run, plan: Plan) -> None:
-        self.plan, self.training, self.ahead, self.recorder = plan, run.training, run.ahead, run.recorder
+        self.plan, self.training, self.agenda, self.recorder = plan, run.training, run.agenda, run.recorder
         self._module = run.module
         self.size = run.job.settings.steps_per_execution
         self._device: Graphs = run.strategy.placement.accelerator.graphs(run.strategy.device)  # type: ignore[attr-defined]
@@ -191,17 +191,17 @@ class GraphedStep:
         if not waiting:
             return
         group = self._graphs[self.size]  # held here: where a number has changed, the next line clears the graphs
-        single = self._graph(1, group.layout, self.ahead.position.batch)
+        single = self._graph(1, group.layout, self.agenda.position.batch)
         for leaves in group.places[:waiting]:
             single.put(0, leaves)
             self._done(1, single.replay())
 
     def next_due(self) -> int:
         """Return the next batch whose hooks a callback wants that takes one batch in so many."""
-        return min(map(self.ahead.batch_of_next, self._hook_batches), default=NEVER)
+        return min(map(self.agenda.batch_of_next, self._hook_batches), default=NEVER)
 
     def _begin(self, layout: Layout, index: int) -> Any:
-        room = self.ahead.due - index
+        room = self.agenda.due - index
         graph = self._graph(self.size if room >= self.size else 1, layout, index)
         return self._join(graph, layout)
 

@@ -9,7 +9,7 @@ from lt_core.interface import is_overridden
 from lt_core.ranks import Supervisor
 from lt_core.strategy import Strategy
 from lt_loops.arguments.table import Settings
-from lt_loops.run.ahead import Ahead
+from lt_loops.run.agenda import Agenda
 
 
 def check_groups(settings: Settings, strategy: Strategy) -> None:
@@ -28,13 +28,13 @@ def check_groups(settings: Settings, strategy: Strategy) -> None:
     )
 
 
-def batch_done_of(strategy: Strategy, ahead: Ahead | None = None) -> Callable[[str], None] | None:
+def batch_done_of(strategy: Strategy, agenda: Agenda | None = None) -> Callable[[str], None] | None:
     """Return what is to be called when a batch is done; None where neither strategy nor supervisor asks for it."""
     watched = is_overridden(strategy.supervisor, "batch_done", Supervisor)
     counted = strategy.supervisor.batch_done if watched else None
     if not is_overridden(strategy, "batch_done", Strategy):
         return counted
-    done = strategy.batch_done if ahead is None or ahead.group == 1 else _Grouped(strategy, ahead).batch_done
+    done = strategy.batch_done if agenda is None or agenda.group == 1 else _Grouped(strategy, agenda).batch_done
     return done if counted is None else lambda phase: (done(phase), counted(phase))[0]
 
 
@@ -45,15 +45,15 @@ class _Grouped:
     are compiled.
     """
 
-    def __init__(self, strategy: Strategy, ahead: Ahead) -> None:
-        self.strategy, self.ahead, self.left = strategy, ahead, 0
+    def __init__(self, strategy: Strategy, agenda: Agenda) -> None:
+        self.strategy, self.agenda, self.left = strategy, agenda, 0
 
     def batch_done(self, phase: str) -> None:
-        ahead = self.ahead
+        agenda = self.agenda
         if self.left == 0:
-            room = ahead.due - ahead.position.batch + 1
-            self.left = ahead.group if room >= ahead.group else 1
+            room = agenda.due - agenda.position.batch + 1
+            self.left = agenda.group if room >= agenda.group else 1
         self.left -= 1
-        if self.left == 0 or ahead.asked:
+        if self.left == 0 or agenda.asked:
             self.left = 0
             self.strategy.batch_done(phase)

@@ -83,7 +83,7 @@ class MicroBatches(Window):
 
     def _check_rows(self, rows: int) -> None:
         """Refuse to cut a batch along what are no samples: a list of images of one size looks like columns."""
-        feed, whole = self.feed, self.position.batch + 1 < self.ahead.num_batches
+        feed, whole = self.feed, self.position.batch + 1 < self.agenda.num_batches
         size = getattr(getattr(feed, "loader", None), "batch_size", None)
         if whole and isinstance(size, int) and size != rows:
             raise HookError(

@@ -36,7 +36,7 @@ class Window:
         self.plan, self.training, self.losses = plan, run.training, run.losses
         self.module, self.model, self.strategy = run.module, run.model, run.strategy
         self.precision, self.feed = run.precision, run.data.feed
-        self.ahead, self.position, self.pending = run.ahead, run.position, run.training.pending
+        self.agenda, self.position, self.pending = run.agenda, run.position, run.training.pending
         self.names = run.training.made.names
         self.params = params_of(*plan.optimizers)
         self.own = {name: params_of(o) for name, o in zip(self.names or [], plan.optimizers, strict=False)}
@@ -75,10 +75,10 @@ class Window:
             self._finish(self.position.batch - 1)
 
     def _is_last(self, index: int) -> bool:
-        return self.position.micro + 1 >= self.plan.window or index + 1 >= self.ahead.num_batches
+        return self.position.micro + 1 >= self.plan.window or index + 1 >= self.agenda.num_batches
 
     def _begin(self, index: int) -> None:
-        self.pending.begin(float(self.ahead.window_at(index, self.plan.window)))
+        self.pending.begin(float(self.agenda.window_at(index, self.plan.window)))
 
     def _micro(self, batch: Any, index: int) -> Any:
         plan = self.plan
@@ -196,7 +196,7 @@ class Window:
         if self.plan.direct or self.unreduced:
             strategy.reduce_gradients(self.params)
             self.unreduced = False
-        counted = self.pending.counted if not self.ahead.full else 0
+        counted = self.pending.counted if not self.agenda.full else 0
         correction: Weight = self.pending.divisor / counted if counted else 1.0
         if self.pending.weighted:
             correction = strategy.world_size / sum_weights(strategy, self.pending.weight)

@@ -1,20 +1,20 @@
-"""How far the loop runs before it looks up."""
+"""How far the loop runs before it checks what is due."""
 
 from __future__ import annotations
 
 from lt_loops.state.position import NEVER, Position
 
 
-class Ahead:
-    """What lies between here and the next batch at which something is due: all that a step looks at.
+class Agenda:
+    """The next batch at which something is due: all that a step looks at.
 
     Attributes:
         position: where the run stands.
         num_batches: training batches of this epoch on this rank, limits applied; ``inf`` where unknown.
         window: micro-batches for one optimizer step.
         group: training batches that the device is given together (``steps_per_execution``).
-        due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
-        asked: the loop must look up after this very batch.
+        due: number of batches done at which the loop checks: a row, a validation, an epoch's end or a limit is due.
+        asked: the loop must check after this very batch.
         full: a window counts as a full one whatever it has, as Lightning has it.
     """
 
@@ -25,15 +25,15 @@ class Ahead:
         self.num_batches: int | float = float("inf")
         self.due, self.asked = NEVER, False
 
-    def look_up(self) -> None:
-        """Have the loop look up after this batch; may be called from another thread, or a signal's handler."""
+    def request_check(self) -> None:
+        """Have the loop check after this batch; may be called from another thread, or a signal's handler."""
         self.asked = True
 
-    def looked_up(self) -> None:
-        """Note that the loop stands at a boundary and does what is due; what is asked from here on is for the next."""
+    def clear_request(self) -> None:
+        """The loop stands at a boundary and does what is due: later requests are for the next one."""
         self.asked = False
 
-    def run_until(self, due: float) -> None:
+    def set_next(self, due: float) -> None:
         """Have the loop run on to the batch ``due``, or to the end of the data."""
         self.due = int(min(due, self.num_batches, NEVER))
 
