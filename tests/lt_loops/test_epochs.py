@@ -1,9 +1,10 @@
 """What a fit reads, when it validates, where it ends and how it goes on."""
 
+import copy
 import functools
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import ClassVar
 
@@ -781,3 +782,29 @@ def test_a_window_longer_than_the_epoch_is_told_once(window, told, trainer, net,
         warnings.simplefilter("always")
         trainer(max_epochs=3, accumulate_grad_batches=window).fit(net(), loader(samples=20))
     assert ["LT523" in str(one.message) for one in said] == [True] * told
+
+
+def test_a_window_that_grows_past_the_epoch_is_told_then(trainer, net, loader):
+    class Grows(Callback):
+        def on_train_epoch_start(self, trainer, pl_module):
+            trainer.accumulate_grad_batches = 10 if trainer.current_epoch else 1
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        trainer(max_epochs=3, callbacks=[Grows()]).fit(net(), loader(samples=20))
+        assert ["LT523" in str(one.message) for one in said] == [True]
+        trainer(max_epochs=3, accumulate_grad_batches={0: 1, 1: 10}).fit(net(), loader(samples=20))
+    assert ["LT523" in str(one.message) for one in said] == [True] * 2
+
+
+@pytest.mark.parametrize("hook", ["on_fit_start", "on_train_start", "on_train_epoch_start"])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_layers_replaced_after_the_optimizers_are_told(hook, keeps, trainer, net, loader):
+    def replace(self):
+        if hook != "on_train_epoch_start" or not self.current_epoch:
+            new = copy.deepcopy(self.layers[0])
+            self.layers[0] = self.layers[0] if keeps else new
+
+    kind = type("Replaces", (net,), {hook: replace})
+    with nullcontext() if keeps else pytest.warns(LtWarning, match="Layers of Replaces were replaced after.*LT245"):
+        trainer(max_epochs=2).fit(kind(), loader(8))

@@ -19,6 +19,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT225",
         "LT242",
         "LT244",
+        "LT245",
         "LT309",
         "LT321",
         "LT322",

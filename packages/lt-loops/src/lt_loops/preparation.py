@@ -278,17 +278,17 @@ def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> di
 
 
 def _call_setup(run: Run) -> None:
-    def set_up(source: DataSource | None) -> None:
+    def set_up_source(source: DataSource | None) -> None:
         if source is not None and is_overridden(source, "setup", DataSource):
             says = waiting(f"{type(source).__name__}.setup({run.stage!r})", says=run.speaks)
             with says, run.job.loaders.setting_up(source, run.strategy):
                 adapted(source.setup, "setup")(run.fn)
 
     run.recorder.enter("setup")
-    set_up(run.job.datamodule)
+    set_up_source(run.job.datamodule)
     for callback in run.callbacks:
         adapted(BoundHook(callback.setup, run.trainer, run.job.given), "setup")(run.fn)
-    set_up(run.module)
+    set_up_source(run.module)
     if is_overridden(run.module, "configure_model", LightningModule):
         with run.strategy.init_context(), run.precision.init_context():
             run.module.configure_model()

@@ -20,7 +20,7 @@ from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.setup.hook_check import check_manual
-from lt_loops.setup.optimizers import Optimization
+from lt_loops.setup.optimizers import Optimization, foreign_parameters
 from lt_loops.setup.signatures import adapted, fitted
 from lt_loops.state.plan import Plan, params_of, with_arguments
 from lt_loops.state.position import Position
@@ -43,12 +43,21 @@ def make_plan(run: Run) -> Plan:
     other = _other_kind(run.module, training.made)
     cuts = run.job.limits.accumulate_grad_batches == "auto"
     plan.kind = _choose(run.module, training.made, plan, other, cuts=cuts, offered=run.job.policy.offers_closures)
-    batches, once = run.agenda.num_batches, not run.position.step and not run.job.settings.fast_dev_run
-    if once and plan.kind != "manual" and 0 < batches < plan.window:
+    batches, before = run.agenda.num_batches, getattr(training, "plan", None)
+    is_new = not run.position.step if before is None else before.window != plan.window
+    if is_new and not run.job.settings.fast_dev_run and plan.kind != "manual" and 0 < batches < plan.window:
         warn(
             f"accumulate_grad_batches={plan.window} is above the {batches:.0f} batches of an epoch, and the rest at "
             f"an epoch's end takes a step: there is one step an epoch. Write accumulate_grad_batches={batches:.0f}.",
             code="LT523",
+        )
+    replaced = {*map(id, foreign_parameters(plan.optimizers, run.module))} - training.made.foreign
+    if replaced and run.strategy.rank == 0 and not run.strategy.capabilities.sharded_parameters:
+        warn(
+            f"Layers of {type(run.module).__name__} were replaced after configure_optimizers: the new ones are not "
+            "trained, and steps go to parameters that the module does not have. Make layers in setup or "
+            "configure_model.",
+            code="LT245",
         )
     if run.strategy.capabilities.syncs_in_forward:
         plan.direct = _reduces_afterwards(plan, training.made, run.data.length)
