@@ -68,7 +68,7 @@ def before_run(
     former = any(map(spoken_by, (module, *callbacks))) or any(
         former_parameters(hook, offered)
         for hook, name, offered in _overridden(module, LightningModule, (*_OF_MODULE, "optimizer_step", "backward"))
-        if name not in _FITTING.get(plain_function(hook) or hook, ())
+        if (plain := plain_function(hook)) is None or name not in _FITTING.get(plain, ())
     )
     if former or (checks and next(_errors(trainer, module, callbacks), None) is not None):
         for dialect in dialects():
