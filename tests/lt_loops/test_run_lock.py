@@ -108,6 +108,16 @@ def test_a_lost_process_of_another_host_is_waited_for_once(tmp_path, monkeypatch
         assert len(watched) == 1
 
 
+def test_a_process_that_reads_its_own_lock_holds_it_still(tmp_path):
+    def reads():
+        assert claimed(tmp_path) == ""
+        shutil.copytree(tmp_path, tmp_path / "copy")  # closing a file unlocks it, whoever opened it
+        time.sleep(1)
+
+    with process(reads) as child:
+        assert claimed(tmp_path).startswith(f"process {child} on ")
+
+
 def test_another_run_in_the_same_folder_is_none_of_its_business(tmp_path):
     with process(lambda: claimed(tmp_path)):
         assert claimed(tmp_path, run="another") == ""

@@ -94,6 +94,7 @@ class RunLock:
             for file in list(self._held.values()):
                 with suppress(OSError):
                     os.utime(file)
+                    _lock(file)  # whoever read the file in this process (a copy of the folder) has unlocked it
 
     def release(self) -> None:
         """Unlock and delete the files; a fork leaves its parent's."""
