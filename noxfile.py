@@ -27,7 +27,10 @@ OLD_PLUGINS = ROOT / "tests" / "workspace" / "plugins_of_0_1"
 KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA's and CUDA's are in their own sessions
 ON_RANKS = {"lt-strategies": "tests/lt_strategies/test_talk.py"}  # tests on two ranks for the isolated session
 # what is beside it in the isolated session, although it needs it not: it asks for it, or names it
-BESIDE = {"lt": ("lt-huggingface", "lt-recipes"), "lt-compat": ("lt-loops",)}
+BESIDE = {
+    "lt": ("lt-huggingface", "lt-recipes"),
+    **dict.fromkeys(("lt-compat", "lt-graphs", "lt-memory"), ("lt-loops",)),
+}
 WITH = {"lt-loggers": ("tensorboard",)}  # an extra of its own that half of its tests are about
 SPECIAL = ("cuda", "mps", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"

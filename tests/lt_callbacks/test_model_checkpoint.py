@@ -198,6 +198,15 @@ def test_every_n_train_steps_saves_once_for_each_such_step(tmp_path):
     assert names(tmp_path) == ["epoch=0-step=2.ckpt", "epoch=0-step=4.ckpt", "epoch=0-step=6.ckpt"]
 
 
+def test_a_batch_of_several_steps_that_passes_such_a_step_saves_at_its_end(tmp_path):
+    callback = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=6)
+    trainer = start(callback, tmp_path)
+    for batch in range(5):
+        trainer.global_step += 4
+        callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, batch)
+    assert names(tmp_path) == ["epoch=0-step=12.ckpt", "epoch=0-step=20.ckpt", "epoch=0-step=8.ckpt"]
+
+
 def test_every_n_epochs_saves_after_each_nth(tmp_path):
     callback = ModelCheckpoint(tmp_path, "{epoch}", save_top_k=-1, every_n_epochs=2)
     trainer = start(callback, tmp_path)

@@ -216,6 +216,9 @@ def test_truncated_back_propagation_hands_on_the_hidden_state() -> None:
     module, hand = Recurrent(), Recurrent()
     trainer = Trainer(**QUIET)
     trainer.fit(module, DataLoader(TensorDataset(series), batch_size=2))
+    limited = Trainer(**QUIET, max_steps=6)
+    limited.fit(Recurrent(), DataLoader(TensorDataset(series), batch_size=2))
+    assert limited.global_step == 6  # in the middle of a batch
     optimizer = hand.configure_optimizers()
     for batch in (series[:2], series[2:]):
         state = None

@@ -20,25 +20,10 @@ QUIET = {
 }
 PACKAGE = """
 from lt_core import Callback
-from lt_core.dialect import NOT_MINE, Dialect, StepKind
-
-
-class Twice(StepKind):
-    arguments = ("bottle",)
-    whole = True
-
-    def run_batch(self, window, batch, index):
-        last = window.open(index)
-        (optimizer,) = window.optimizers
-        for bottle in (1, 2):
-            had_loss = window.backward(optimizer, window.call(batch, index, bottle))
-        window.close(last=last, had_loss=had_loss, stepped=last and window.take_step(optimizer, index))
+from lt_core.dialect import NOT_MINE, Dialect
 
 
 class Pirate(Dialect):
-    def step_kind(self, module, arguments, optimizers, turns):
-        return Twice() if "bottle" in arguments else None
-
     def attribute(self, owner, name):
         if name == "output.treasure":
             return lambda returned: owner.log_dict(returned["treasure"])
@@ -78,7 +63,7 @@ class Hooks(Callback):
         module.ahoy(self.seen)
 """
 NAMES = "[lt.compat]\nahoy = {module}:Pirate\n" + "".join(
-    f"{name} = {{module}}:Pirate\n" for name in ("parameter.bottle", "parameter.drink", "output.treasure")
+    f"{name} = {{module}}:Pirate\n" for name in ("parameter.drink", "output.treasure")
 )
 
 
@@ -176,23 +161,6 @@ def test_a_step_is_the_one_of_the_module_that_a_dialect_returns(pirates):
     net.ahoy, net.share = lambda seen: None, 0.0
     fit(net)
     assert torch.equal(net.layer.weight, before)
-
-
-def test_a_step_with_an_argument_of_a_dialect_is_run_its_way(pirates):
-    class Drinks(Net):
-        def training_step(self, batch, batch_idx, bottle):
-            return bottle * self.layer(batch[0]).square().mean()
-
-    mine, hand = Drinks(), Net()
-    assert fit(mine).global_step == 6
-    optimizer = hand.configure_optimizers()
-    data = torch.randn(6, 2, generator=torch.Generator().manual_seed(1))
-    for batch in [*data.split(2)] * 2:
-        for bottle in (1, 2):
-            (bottle * hand.layer(batch).square().mean()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    assert torch.equal(mine.layer.weight, hand.layer.weight)
 
 
 def test_what_a_step_returns_for_a_dialect_is_logged(pirates):

@@ -120,6 +120,7 @@ class Reducing(TwoRanks):
 @pytest.mark.parametrize("strategy", ["single", Reducing()], ids=["one rank", "two ranks"])
 @pytest.mark.parametrize("kind", sorted(MODULES.keys() - {"manual"}))
 def test_nor_do_automatic_micro_batches(kind, strategy, trainer, monkeypatch):
+    pytest.importorskip("lt_memory")
     fit(kind, "auto", strategy, trainer, monkeypatch)
 
 

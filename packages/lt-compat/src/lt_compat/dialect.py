@@ -7,13 +7,11 @@ from functools import partial
 from typing import Any
 
 from lt_compat.v1.arguments import translate, with_new_loaders
-from lt_compat.v1.by_index import ByIndex
 from lt_compat.v1.command_line import class_method
 from lt_compat.v1.counters import read_progress
 from lt_compat.v1.hooks import OldHooks, adapted_callback, adapted_module, call_init_hooks, log_returned
-from lt_compat.v1.truncated import Truncated
 from lt_core.callback import Callback
-from lt_core.dialect import NOT_MINE, Dialect, StepKind
+from lt_core.dialect import NOT_MINE, Dialect
 from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
@@ -50,12 +48,3 @@ class Lightning1(Dialect):
         hooks = OldHooks(trainer, module, callbacks)
         called = [adapted_callback(callback, trainer, module, hooks) for callback in callbacks]
         return adapted_module(module, hooks), [*called, hooks] if hooks.finds_any else called
-
-    def step_kind(
-        self, module: LightningModule, arguments: Sequence[str], optimizers: int, turns: Sequence[int] | None
-    ) -> StepKind | None:
-        """Step optimizers in turn (``optimizer_idx``), or go through a batch in parts (``hiddens``)."""
-        if "optimizer_idx" in arguments and optimizers > 1:
-            return ByIndex(module, turns)
-        size = getattr(module, "truncated_bptt_steps", 0)
-        return Truncated(module, size) if size and "hiddens" in arguments else None

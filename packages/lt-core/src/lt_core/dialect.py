@@ -37,10 +37,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 from torch import nn
-from torch.optim import Optimizer
 
 from lt_core import plugins
 from lt_core.callback import Callback
@@ -52,8 +51,6 @@ __all__ = [
     "NOT_MINE",
     "Dialect",
     "Policy",
-    "StepKind",
-    "Window",
     "attribute_of",
     "dialects",
     "spoken",
@@ -128,21 +125,6 @@ class Dialect:
         """
         return module, callbacks
 
-    # ---- the training step -------------------------------------------------------------------------------------------
-
-    def step_kind(
-        self, module: LightningModule, arguments: Sequence[str], optimizers: int, turns: Sequence[int] | None
-    ) -> StepKind | None:
-        """Return how a ``training_step`` is run that has a ``parameter.<name>`` of the dialect; None for lt's own way.
-
-        Args:
-            module: the user's.
-            arguments: names of its parameters.
-            optimizers: how many there are.
-            turns: the ``frequency`` of each in ``configure_optimizers``, where they have one.
-        """
-        return None
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
@@ -178,67 +160,6 @@ class Policy:
     new_optimizers: bool = False
     offers_closures: bool = False
     own_words: bool = False
-
-
-class StepKind:
-    """A kind of training step: what its extra arguments are, and what is done with a batch.
-
-    Attributes:
-        arguments: what it takes beyond ``batch`` and ``batch_idx``, in order.
-        whole: ``run_batch`` does the whole batch. It may call the module more than once, so that gradients are reduced
-            after the forward passes and not in them.
-        parts: a batch is several optimizer steps, of which some may have no loss.
-    """
-
-    arguments: ClassVar[tuple[str, ...]] = ()
-    whole: ClassVar[bool] = False
-    parts: ClassVar[bool] = False
-
-    def bind(self, step: Hook) -> Hook:
-        """Return what is called with ``batch, batch_idx``, given what takes the extra arguments too."""
-        return step
-
-    def run_batch(self, window: Window, batch: Any, index: int) -> Any:
-        """Train on a batch, out of the blocks of ``window``; return the step's output."""
-        raise NotImplementedError
-
-    def around(self, run: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-        """Return what trains on a batch and returns the step's output, given what trains on one or on a part of it."""
-        return run
-
-
-class Window(Protocol):
-    """The blocks that a training step is made of; a window is the micro-batches of one optimizer step.
-
-    A batch is ``open``, for each loss ``call`` and ``backward``, for each optimizer due ``take_step``, then ``close``.
-    """
-
-    @property
-    def optimizers(self) -> Sequence[Optimizer]:
-        """The run's."""
-
-    @property
-    def batches_before(self) -> int:
-        """Batches that were trained on before the epoch in hand."""
-
-    def call(self, *arguments: Any) -> Any:
-        """Call the module's step by way of strategy and precision, with all its arguments."""
-
-    def open(self, index: int) -> bool:
-        """Begin the batch ``index``; return whether it is the last one of its window."""
-
-    def backward(self, optimizer: Optimizer, output: Any) -> bool:
-        """Zero the optimizer's gradients if its window begins, and add those of the loss in a step's ``output``.
-
-        Returns:
-            Whether there was a loss.
-        """
-
-    def take_step(self, optimizer: Optimizer, index: int) -> bool:
-        """Reduce, unscale and clip the gradients of ``optimizer``, and step; return whether it stepped."""
-
-    def close(self, *, last: bool, had_loss: bool, stepped: bool) -> None:
-        """Count the batch."""
 
 
 # ---- who is installed ------------------------------------------------------------------------------------------------

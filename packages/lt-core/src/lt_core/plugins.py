@@ -34,7 +34,7 @@ __all__ = [
 GROUPS = tuple(
     (  # noqa: SIM905  (words are read more easily than a list of strings)
         "strategies accelerators precision launchers environments loggers callbacks data checkpoint_io "
-        "profilers defaults trainers codes compat"
+        "profilers defaults trainers steps codes compat"
     ).split()
 )
 """The entry-point groups, each with the prefix ``lt.``."""
@@ -46,6 +46,7 @@ OF_ARGUMENT: dict[str, tuple[str, ...]] = {
     "plugins": ("checkpoint_io", "environments", "launchers", "precision"),
     "precision": ("precision",),
     "profiler": ("profilers",),
+    "step": ("steps",),
     "strategy": ("strategies",),
 }
 """The Trainer's arguments that take names, and the groups in which a name is looked up."""
@@ -95,9 +96,13 @@ _BY_PACKAGE = {
         "lt-loggers": "logger media",
         "lt-callbacks": "progress_bar summary checkpoint",
         "lt-explain": "explain",
-        "lt-loops": "memory",
+        "lt-memory": "memory out_of_memory",
     },
     "trainers": {"lt-loops": "default"},
+    "steps": {
+        "lt-graphs": "graphs setting.cuda_graphs",
+        "lt-memory": "micro_batches setting.accumulate_grad_batches.auto",
+    },
     "names of lt_callbacks": {
         "lt-profilers": "AdvancedProfiler DeviceStatsMonitor MemorySnapshot NaNGuard NonFiniteError PyTorchProfiler "
         "RankTimes SimpleProfiler SlowRankMonitor SpeedProfiler SpikeDetection ThroughputMonitor "
@@ -222,7 +227,8 @@ def _import(group: str, entry: EntryPoint) -> Any:
 
 
 def _unknown(group: str, name: str) -> str:
-    kind, installed, known = kind_of(group), names(group), BROUGHT_BY.get(group, {})
+    kind, known = kind_of(group), BROUGHT_BY.get(group, {})
+    installed = [found for found in names(group) if not found.startswith(("parameter.", "setting."))]
     package = known.get(name)
     if package is not None:
         return f"{kind} {name!r} comes with {package.partition('[')[0]}: {install_hint(package)}"

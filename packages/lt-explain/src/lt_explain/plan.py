@@ -19,7 +19,7 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.strategy import Placement, Strategy
 from lt_loops import Trainer
-from lt_loops.forecast import automatic_strategy, batches_per_step, limited, steps_of_fit
+from lt_loops.forecast import automatic_strategy, batches_per_step, limited, optimizers_of, steps_of, steps_of_fit
 
 __all__ = ["explain"]
 
@@ -86,15 +86,21 @@ def explain(
         strategy: in place of the Trainer's.
     """
     place = _imagine(trainer, devices, num_nodes, accelerator, strategy)
-    memory = plugins.load("defaults", "memory")
+    memory = plugins.find("defaults", "memory") or _uncounted
     parts = [
         _places(trainer, place),
-        memory(model, trainer.precision_plugin, place.on(0), loaders) if isinstance(model, LightningModule) else "",
+        memory(model, trainer.precision_plugin, place.on(0), loaders, optimizers_of)
+        if isinstance(model, LightningModule)
+        else "",
         _data(trainer, loaders, place.on(0)),
-        _times(trainer),
+        _times(trainer, place.strategy),
         _callbacks(trainer),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _uncounted(*of: Any) -> str:
+    return f"Memory: counted by lt-memory: {plugins.install_hint('lt-memory')}"
 
 
 def _imagine(
@@ -157,7 +163,7 @@ def _data(trainer: Trainer, loaders: Any, strategy: Strategy) -> str:
     return "\n".join(lines)
 
 
-def _times(trainer: Trainer) -> str:
+def _times(trainer: Trainer, strategy: Strategy) -> str:
     every, interval = trainer.check_val_every_n_epoch, trainer.val_check_interval
     rows = trainer.log_every_n_steps
     if isinstance(interval, timedelta):
@@ -183,6 +189,7 @@ def _times(trainer: Trainer) -> str:
         [
             "When:",
             f"  validation: {when}",
+            *(f"  step: {step.explain()} ({asked})" for asked, step in steps_of(trainer, strategy)),
             f"  step values: every {rows if isinstance(rows, Duration) else f'{rows} optimizer steps'}, to {loggers}",
             f"  stops: {', '.join(filter(None, stops)) or 'never by itself'}",
             f"  checkpoints: {', '.join(type(cb).__name__ for cb in trainer.checkpoint_callbacks) or 'none'}",

@@ -15,7 +15,7 @@ from lt_loops.evaluate import evaluate
 from lt_loops.run.data import TrainingData
 from lt_loops.run.frame import Run
 from lt_loops.run.training import Training
-from lt_loops.step.choose import make_plan
+from lt_loops.step.make_plan import make_plan
 
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
@@ -113,7 +113,7 @@ def leave_training(run: Run) -> None:
     run.data.leave()
     if not (run.stopping.requested or run.stopping.leaving):
         run.evaluation.warn_if_none(at_end=True)
-    run.training.let_go()
+    run.training.drop()
     feed = run.data.feed
     hint = feed.wait_hint() if feed is not None and run.strategy.rank == 0 else None
     if hint is not None:

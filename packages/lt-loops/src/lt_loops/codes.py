@@ -28,7 +28,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT334",
         "LT341",
         "LT362",
-        "LT365",
         "LT368",
         "LT369",
         "LT406",
@@ -61,7 +60,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT760",
         "LT765",
         "LT801",
-        "LT804",
         "LT901",
         "LT902",
     }

@@ -24,9 +24,9 @@ from lt_loops.run.frame import Run
 from lt_loops.run.signals import ended_by_signal
 from lt_loops.session import Session
 from lt_loops.setup.hook_check import check_monitors
-from lt_loops.step.choose import make_plan
 from lt_loops.step.groups import batch_done_of
 from lt_loops.step.losses import as_outputs, balanced
+from lt_loops.step.make_plan import make_plan
 
 
 def run_fit(run: Run) -> RunResult:
@@ -108,7 +108,7 @@ def train_epoch(run: Run) -> None:
     """Train on what is left of this epoch; returns at its end, or where the run must stop.
 
     One training step of the plain plan stands here in full, in the order in which things happen. Other plans
-    (accumulation, closures, several optimizers, manual) are ``plan.run_batch``.
+    (accumulation, closures, several optimizers, manual, a step of another package) are ``plan.running``.
     """
     position, agenda, recorder, hooks = run.position, run.agenda, run.recorder, run.hooks
     training, schedulers, losses = run.training, run.training.schedulers, run.losses
@@ -125,7 +125,7 @@ def train_epoch(run: Run) -> None:
         step, takes_index, params, zero_grad = plan.step, plan.takes_index, plan.params, plan.zero_grad
         backward, scale, unscale, clip, apply = plan.backward, plan.scale, plan.unscale, plan.clip, plan.apply
         before_backward, after_backward, before_step = plan.before_backward, plan.after_backward, plan.before_step
-        run_batch, uneven = plan.run_batch, feed.uneven
+        run_batch, uneven = None if plan.running is None else plan.running.run_batch, feed.uneven
         optimizer: Any = plan.optimizers[0] if plan.optimizers else None
         groups = optimizer.param_groups if optimizer is not None else []
         num_groups = len(groups)

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch.optim import Optimizer
+
+from lt_core.module import LightningModule
+from lt_core.step import Step
+from lt_core.strategy import Strategy
 from lt_loops.arguments.limits import limited
 from lt_loops.setup.feeds import batches_per_step
+from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.parts import automatic_strategy
+from lt_loops.setup.steps import asked_steps
 from lt_loops.view import TrainerView
 
-__all__ = ["automatic_strategy", "batches_per_step", "limited", "steps_of_fit"]
+__all__ = ["automatic_strategy", "batches_per_step", "limited", "optimizers_of", "steps_of", "steps_of_fit"]
+
+
+def optimizers_of(module: LightningModule) -> list[Optimizer]:
+    """Return the optimizers that the module's ``configure_optimizers`` makes."""
+    return parse_optimizers(module.configure_optimizers(), module).optimizers
+
+
+def steps_of(trainer: TrainerView, strategy: Strategy) -> list[tuple[str, Step]]:
+    """Return the training steps of other packages that the Trainer would take, each with what asks for it."""
+    return list(asked_steps(trainer.settings, trainer._limits, strategy))
 
 
 def steps_of_fit(trainer: TrainerView, batches: int | float, window: int | None) -> int | float:

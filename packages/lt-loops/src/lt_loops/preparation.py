@@ -37,6 +37,7 @@ from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.optimizers import foreign_parameters, parse_optimizers
 from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
 from lt_loops.setup.signatures import BoundHook, adapted
+from lt_loops.setup.steps import asked_steps
 from lt_loops.setup.typos import warn_of_misspelt
 from lt_loops.state.origin import Origin
 from lt_loops.state.owner import Restore, Saved
@@ -48,7 +49,8 @@ def set_up(run: Run) -> None:
     run.use_callbacks(_with_those_of(run.module, run.callbacks))
     run.attach()
     # mistakes come first: preparing the data may take hours
-    check_steps(run.stage, run.module, job.loaders, job.limits)
+    steps = [step for _, step in asked_steps(job.settings, job.limits, run.strategy)] if run.stage == "fit" else []
+    check_steps(run.stage, run.module, job.loaders, job.limits, steps)
     check_signatures(run.trainer, *run.hooks.called, job.datamodule)
     warn_of_misspelt(run.module, job.datamodule, run.callbacks)
     run.origin.agreed(*agreed_choice(run.trainer, run.origin.path, run.origin.header, run.stage))

@@ -16,6 +16,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from lt_core import plugins
 from lt_core.errors import did_you_mean, recording, silenced, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -23,7 +24,6 @@ from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.states import Stage
 from lt_loops.arguments.table import Settings
-from lt_loops.report.memory import out_of_memory
 from lt_loops.run.frame import Run
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.signals import Signals
@@ -88,9 +88,9 @@ class Session:
             run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             _explain(run.losses, run.module, run.training.optimizers, error)
             if isinstance(error, torch.OutOfMemoryError):
-                holders = run.module, run.training.optimizers, run.strategy.device
-                self._try(lambda: error.add_note(f"lt: {out_of_memory(*holders)}"))
+                self._try(partial(_note_holders, error, run.module, run.training.optimizers, run.strategy.device))
             self._try(run.training.settle)  # on_exception may save, and weights and position must agree then
+            self._try(run.training.drop)
             self._try(partial(run.saves.give_up, error))
             # who hears of the error finds the files that are named
             self._try(lambda: run.saves.confirm(together=False))
@@ -165,6 +165,12 @@ class Session:
                     f"{error}",
                     code="LT221",
                 )
+
+
+def _note_holders(error: BaseException, *holders: Any) -> None:
+    """Say what holds the memory of a device that has no more, where lt-memory is installed."""
+    if (out_of_memory := plugins.find("defaults", "out_of_memory")) is not None:
+        error.add_note(f"lt: {out_of_memory(*holders)}")
 
 
 def _stop(profiler: Profiler) -> None:

@@ -22,6 +22,7 @@ from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler, by_action
+from lt_core.step import Step
 from lt_core.strategy import Strategy
 from lt_core.terminal import say
 from lt_loops.arguments.from_environment import with_environment
@@ -113,6 +114,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape); a
             number: so many steps as one graph, for tiny steps. What is due in between is never passed over; default:
             False.
+        step: how a batch is trained on, where lt's own way does not do: a name, or a Step.
 
     Raises:
         ConfigError: for arguments that cannot be; the message lists all problems.
@@ -170,6 +172,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         default_root_dir: str | PathLike[str] | None = None,
         compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
         cuda_graphs: bool | int | None = None,
+        step: Step | str | None = None,
         **unknown: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}

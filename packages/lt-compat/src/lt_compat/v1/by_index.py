@@ -3,49 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lt_core.dialect import StepKind, Window
+from torch.optim import Optimizer
+
 from lt_core.module import LightningModule
+from lt_core.step import RunningStep, Step, StepHandle
 
 __all__ = ["ByIndex"]
 
 
-class ByIndex(StepKind):
+@dataclass(frozen=True)
+class ByIndex(Step):
     """Runs the training step once for each optimizer, with the other optimizers' parameters turned off.
 
     With ``frequency`` in ``configure_optimizers`` the optimizers take turns: each for so many batches in a row.
-
-    Args:
-        module: the user's.
-        turns: the frequencies.
     """
 
     arguments: ClassVar[tuple[str, ...]] = ("optimizer_idx",)
-    whole: ClassVar[bool] = True
+    repeats_forward: ClassVar[bool] = True
 
-    def __init__(self, module: LightningModule, turns: Sequence[int] | None) -> None:
-        self._module, self._frequencies = module, turns
+    def fits(self, module: LightningModule, optimizers: Sequence[Optimizer], names: Sequence[str] | None) -> bool:
+        """Return whether there are several optimizers without names, stepped by lt."""
+        return module.automatic_optimization and len(optimizers) > 1 and names is None
 
-    def run_batch(self, window: Window, batch: Any, index: int) -> Any:
+    def begin(self, handle: StepHandle) -> RunningStep:
+        """Begin a run."""
+        return _Running(handle)
+
+
+class _Running(RunningStep):
+    def run_batch(self, batch: Any, index: int) -> Any:
         """Run the step for each optimizer whose turn it is; return the output, or the list of outputs."""
-        last = window.open(index)
+        handle = self.handle
+        last = handle.open(index)
         outputs, stepped, had_loss = [], False, False
-        for number in self._turns(window, index):
-            optimizer = window.optimizers[number]
-            with self._module.toggled_optimizer(optimizer):
-                outputs.append(window.call(batch, index, number))
-                if window.backward(optimizer, outputs[-1]):
+        for number in self._turns(index):
+            optimizer = handle.optimizers[number]
+            with handle.module.toggled_optimizer(optimizer):
+                outputs.append(handle.call(batch, index, number))
+                loss = handle.loss_of(outputs[-1])
+                handle.zero(optimizer)
+                if loss is not None:
                     had_loss = True
-                    stepped |= last and window.take_step(optimizer, index)
-        window.close(last=last, had_loss=had_loss, stepped=stepped)
+                    handle.backward(loss, optimizer)
+                    if last:
+                        handle.prepare(optimizer)
+                        stepped |= handle.take_step(optimizer)
+        handle.close(had_loss=had_loss, stepped=stepped)
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def _turns(self, window: Window, index: int) -> list[int]:
-        if self._frequencies is None:
-            return list(range(len(window.optimizers)))
-        place = (window.batches_before + index) % sum(self._frequencies)
-        for number, batches in enumerate(self._frequencies):
+    def _turns(self, index: int) -> list[int]:
+        handle = self.handle
+        if handle.frequencies is None:
+            return list(range(len(handle.optimizers)))
+        place = (handle.batches_before + index) % sum(handle.frequencies)
+        for number, batches in enumerate(handle.frequencies):
             if place < batches:
                 return [number]
             place -= batches

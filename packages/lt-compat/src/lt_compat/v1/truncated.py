@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from lt_core.batch import map_batch
-from lt_core.dialect import StepKind
 from lt_core.errors import HookError
 from lt_core.module import LightningModule
+from lt_core.step import RunningStep, Step, StepHandle
 
 __all__ = ["Truncated"]
 
 
-class Truncated(StepKind):
+@dataclass(frozen=True)
+class Truncated(Step):
     """Splits each batch along time, and hands the hidden state, detached, from one part's step to the next.
 
     The module says ``truncated_bptt_steps = n``; it may define ``tbptt_split_batch(batch, split_size)``, by default
     tensors of shape ``(batch, time, ...)`` are cut along their second dimension. Each part has its own optimizer step.
-
-    Args:
-        module: the user's.
-        size: the longest part.
     """
 
     arguments: ClassVar[tuple[str, ...]] = ("hiddens",)
-    parts: ClassVar[bool] = True
+    wraps: ClassVar[bool] = True
+    most_steps: ClassVar[int | None] = None
 
-    def __init__(self, module: LightningModule, size: int) -> None:
-        self._hiddens, self._size = None, size
-        self._split: Callable[[Any, int], list[Any]] = getattr(module, "tbptt_split_batch", _split_batch)
+    def fits(self, module: LightningModule, optimizers: Sequence[Optimizer], names: Sequence[str] | None) -> bool:
+        """Return whether the module says how long a part is."""
+        return bool(getattr(module, "truncated_bptt_steps", 0)) and names is None
+
+    def begin(self, handle: StepHandle) -> RunningStep:
+        """Begin a run."""
+        return _Running(handle)
+
+
+class _Running(RunningStep):
+    _hiddens: Any = None
 
     def bind(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``step``, which takes ``(batch, batch_idx, hiddens)``, called with what the part before returned."""
@@ -50,17 +58,16 @@ class Truncated(StepKind):
         self._hiddens = map_batch(lambda part: part.detach() if isinstance(part, Tensor) else part, output["hiddens"])
         return output
 
-    def around(self, run: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-        """Return ``run`` applied to each part of a batch in turn; the last output counts."""
-
-        def run_parts(batch: Any, index: int) -> Any:
-            self._hiddens = None
-            output = None
-            for part in self._split(batch, self._size):
-                output = run(part, index)
-            return output
-
-        return run_parts
+    def run_batch(self, batch: Any, index: int) -> Any:
+        """Train on each part of a batch in turn, up to the last step of the run; return the last output."""
+        module: Any = self.handle.module
+        self._hiddens = None
+        output = None
+        for part in getattr(module, "tbptt_split_batch", _split_batch)(batch, module.truncated_bptt_steps):
+            output = self.handle.run_batch(part, index)
+            if self.handle.steps_left <= 0:
+                break
+        return output
 
 
 def _split_batch(batch: Any, size: int) -> list[Any]:

@@ -31,6 +31,7 @@ from lt_core.logger import Logger
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.states import Stage
+from lt_core.step import Step
 from lt_core.strategy import Strategy
 from lt_loops import former_names
 from lt_loops.arguments import rules
@@ -285,6 +286,11 @@ class Settings:
         1,
         rules.count(1, "training batches", instead="Write 1 to run each step by itself."),
         "cuda_graphs={value} on a GPU, or strategy=XLA(steps_per_execution={value})",
+    )
+    step: Step | str | None = _row(
+        None,
+        rules.an_object(Step, "graphs"),
+        "how a batch is trained on, where lt's own way does not do: a name, or a Step",
     )
     validate_at_start: bool = _former(False, rules.flag, "num_sanity_val_steps='logged'")
     max_duration: Duration | None = _former(

@@ -15,13 +15,15 @@ class Agenda:
         group: training batches that the device is given together (``steps_per_execution``).
         due: number of batches done at which the loop checks: a row, a validation, an epoch's end or a limit is due.
         asked: the loop must check after this very batch.
+        most_steps: optimizer steps that a batch, or a window of them, may take.
         full: a window counts as a full one whatever it has, as Lightning has it.
     """
 
-    __slots__ = ("asked", "due", "full", "group", "num_batches", "position", "window")
+    __slots__ = ("asked", "due", "full", "group", "most_steps", "num_batches", "position", "window")
 
     def __init__(self, position: Position, group: int, *, full: bool = False) -> None:
-        self.position, self.group, self.window, self.full = position, group, 1, full
+        self.position, self.group, self.full = position, group, full
+        self.window = self.most_steps = 1
         self.num_batches: int | float = float("inf")
         self.due, self.asked = NEVER, False
 
@@ -40,13 +42,15 @@ class Agenda:
     def count(self, num_batches: int | float) -> None:
         self.num_batches = num_batches
 
-    def step_by(self, window: int) -> None:
-        self.window = window
+    def step_by(self, window: int, most_steps: int | None) -> None:
+        """Count on a step in each ``window`` of batches, or on several; None for no one knows how many."""
+        self.window, self.most_steps = window, most_steps or NEVER
 
     def batch_of_step(self, step: int) -> int:
         """Return the number of batches done in this epoch when ``step`` can be reached at the earliest."""
         position = self.position
-        return position.batch + max(step - position.step, 0) * self.window - position.micro
+        windows = -(-max(step - position.step, 0) // self.most_steps)
+        return position.batch + windows * self.window - position.micro
 
     def batch_of_next(self, every: int) -> int:
         """Return the same for the next optimizer step that ``every`` divides."""

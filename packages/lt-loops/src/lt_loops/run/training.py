@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from torch.optim import Optimizer
 
@@ -12,6 +13,7 @@ from lt_core.files.checkpoint_header import Contents
 from lt_core.files.typed_data import with_wrappers
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
+from lt_core.step import RunningStep, Step, StepHandle
 from lt_core.strategy import Strategy
 from lt_loops.run.agenda import Agenda
 from lt_loops.run.schedulers import Schedulers
@@ -21,16 +23,6 @@ from lt_loops.state.gaps import Gaps
 from lt_loops.state.owner import Owner, Restore, Saved
 from lt_loops.state.plan import Plan
 from lt_loops.state.position import NEVER, Pending
-
-
-class Waiting(Protocol):
-    """Holds steps back to do several together."""
-
-    def settle(self) -> None:
-        """Do those that wait."""
-
-    def next_due(self) -> int:
-        """Return the batch of this epoch before which none may be held back any longer."""
 
 
 class Training(Owner):
@@ -44,9 +36,8 @@ class Training(Owner):
         gaps_known: whether the first step is done, and what of its states no checkpoint can hold is said.
         pending: what the unfinished accumulation window has seen.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
-        held_back: what does several steps together; None where each is done by itself.
-        micro_batch_size: samples of a rank for which its memory sufficed, with ``accumulate_grad_batches="auto"``; 0
-            where it did for whole batches.
+        step: the step of another package that trains; None for lt's own.
+        running: what it began for this run.
     """
 
     def __init__(
@@ -63,13 +54,14 @@ class Training(Owner):
         self.made = Optimization()
         self.pending = Pending()
         self.open_gradients: list[Optimizer] = []
-        self.held_back: Waiting | None = None
-        self.micro_batch_size = 0
+        self.step: Step | None = None
+        self.running: RunningStep | None = None
+        self._step_states: tuple[Mapping[str, Any], Mapping[str, Any]] = {}, {}  # by key: of all ranks, of this one
         self.dirty, self.gaps_known = False, False
         self.plan: Plan
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**{name: value for name, value in vars(self).items() if name != "plan"}, "held_back": None}
+        return {**{name: value for name, value in vars(self).items() if name != "plan"}, "running": None}
 
     @property
     def optimizers(self) -> list[Optimizer]:
@@ -78,8 +70,9 @@ class Training(Owner):
     @property
     def by_loss(self) -> bool:
         """Whether the loss that ``training_step`` returns is what trains."""
-        module = self._module
-        meant = module.trains_without_loss or self.plan.parts
+        module, step = self._module, self.step
+        # one that steps several times a batch may have parts without a loss
+        meant = module.trains_without_loss or (step is not None and step.most_steps != 1)
         return bool(self.optimizers) and module.automatic_optimization and not meant
 
     # ---- what is trained ---------------------------------------------------------------------------------------------
@@ -100,7 +93,7 @@ class Training(Owner):
         """Take over all that another fit of the same module trained with; ``anew``: but for the optimizers."""
         if not anew:
             self.configure(last.made)
-        self.pending, self.micro_batch_size = last.pending, last.micro_batch_size
+        self.pending, self._step_states = last.pending, last.step_states()
 
     # ---- how ---------------------------------------------------------------------------------------------------------
 
@@ -108,32 +101,56 @@ class Training(Owner):
         self.dirty = True
         self._agenda.request_check()
 
-    def use(self, plan: Plan) -> None:
+    def use(self, plan: Plan, step: Step | None) -> None:
         """Train by ``plan``; it knows of all that changed so far."""
         self.plan, self.dirty = plan, False
-        self._agenda.step_by(plan.window)
+        if step is None:
+            self.end_step()
 
-    def found_to_fit(self, samples: int) -> None:
-        """Train on so many samples of a batch together from now on."""
-        self.micro_batch_size = samples
+    def begin_step(self, step: Step, handle: StepHandle) -> RunningStep:
+        """Return what ``step`` begins for this run, once; then it goes on with another ``handle``."""
+        if self.running is not None and step != self.step:
+            self.end_step()
+        if self.running is None:
+            self.step, self.running = step, step.begin(handle)
+            shared, own = self._step_states
+            if step.key in shared:
+                self.running.load_state_dict(shared[step.key])
+            if step.key in own:
+                self.running.load_rank_state_dict(own[step.key])
+        before, self.running.handle = self.running.handle, handle
+        if self.dirty or list(map(id, before.params)) != list(map(id, handle.params)):
+            self.running.drop()
+        return self.running
 
-    def hold_back(self, several: Waiting) -> None:
-        self.held_back = several
+    def end_step(self) -> None:
+        """Train by lt's own step from here on."""
+        self.drop()
+        self._step_states = self.step_states()
+        self.step = self.running = None
 
-    def let_go(self) -> None:
-        """Forget what did several steps together: graphs hold memory."""
-        self.held_back = None
+    def step_states(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the states of steps by key: what all ranks share, and this rank's."""
+        shared, own = self._step_states
+        if self.step is not None and self.running is not None and (key := self.step.key):
+            shared, own = {**shared, key: self.running.state_dict()}, {**own, key: self.running.rank_state_dict()}
+        return shared, own
+
+    def drop(self) -> None:
+        """Have a step of another package forget what it made: graphs hold memory."""
+        if self.running is not None:
+            self.running.drop()
 
     def settle(self) -> None:
-        """Do the steps that wait to be done together with later ones, so that weights and position agree."""
-        if self.held_back is not None:
-            self.held_back.settle()
+        """Do what a step of another package has put off, so that weights and position agree."""
+        if self.running is not None:
+            self.running.settle()
 
     def finish_window(self) -> None:
         """Take the step of a window that the end of the data cut short."""
         self.settle()
-        if self.plan.flush is not None and self._agenda.position.micro:
-            self.plan.flush()
+        if self.plan.running is not None and self._agenda.position.micro:
+            self.plan.running.flush()
 
     def stepped(self, steps: int = 1) -> None:
         """Count optimizer steps, and step the schedulers that go by them; in manual optimization the user does."""
@@ -143,9 +160,9 @@ class Training(Owner):
             self.schedulers.step("step", position.step)
 
     def next_due(self) -> int:
-        """Return the batch of this epoch at which a scheduler, or what steps are held back for, needs a boundary."""
+        """Return the batch of this epoch at which a scheduler, or a step that puts off, needs a boundary."""
         due = min(self.schedulers.next_due(), NEVER if self.gaps_known else self._agenda.batch_of_next(1))
-        return due if self.held_back is None else min(due, self.held_back.next_due())
+        return due if self.running is None else int(min(due, self.running.next_due()))
 
     def uses_gradients(self, optimizers: list[Optimizer]) -> None:
         """Note which optimizers have yet to use the gradients that are there; in manual optimization."""
@@ -172,7 +189,7 @@ class Training(Owner):
             "pending": self.pending.state_dict(),
             "window": self._agenda.window,
             "precision": self._precision.state_dict(),
-            "micro_batch_size": self.micro_batch_size,
+            "steps": self.step_states()[0],
             "optimizers": [_kind(optimizer) for optimizer in self.optimizers],
             "scheduler_steps": [(str(config.every), config.stepped) for config in self.schedulers.configs],
         }
@@ -193,7 +210,7 @@ class Training(Owner):
     def rank_state(self) -> dict[str, Any]:
         """Return the gradients that a later step will use, and the weight of the losses that they are of."""
         gradients = {} if self._begins_anew else self._unfinished_gradients()
-        return {"gradients": gradients, "weight": float(self.pending.weight)}
+        return {"gradients": gradients, "weight": float(self.pending.weight), "steps": self.step_states()[1]}
 
     @property
     def _begins_anew(self) -> bool:
@@ -252,7 +269,8 @@ class Training(Owner):
         A step averages over the ranks what each has gathered. Where there are more or fewer ranks now, each goes on
         with the average, so that it stays the same; of weighted losses it is the sums over ranks that do.
         """
-        self.micro_batch_size = saved.shared.get("micro_batch_size", 0)
+        of_0_1 = {key: saved.shared[key] for key in ("micro_batch_size",) if key in saved.shared}
+        self._step_states = saved.shared.get("steps", of_0_1), saved.mine.get("steps", {})
         parts = [saved.mine] if saved.same_ranks else saved.by_rank
         pending = {**saved.shared["pending"]}
         share = 1 if saved.same_ranks else len(saved.parts) if pending["weighted"] else len(parts)

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
+from lt_core import plugins
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.dialect import dialects, spoken, spoken_by
@@ -18,6 +19,7 @@ from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.states import Stage
+from lt_core.step import Step
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.problems import shown
@@ -204,10 +206,11 @@ def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedul
             )
 
 
-def _check_training(module: LightningModule) -> None:
+def _check_training(module: LightningModule, steps: Iterable[Step]) -> None:
     """Look at what the plan of the loop adapts, which is made when the data is there and a validation has run."""
-    if not any(f"parameter.{name}" in spoken() for name in former_parameters(module.training_step)):
-        taken_places(module.training_step, OFFERED[:2])
+    known = {*spoken(), *plugins.names("steps")}
+    if not any(f"parameter.{name}" in known for name in inspect.signature(module.training_step).parameters):
+        taken_places(module.training_step, (*OFFERED[:2], *(name for step in steps for name in step.arguments)))
     for name in ("optimizer_step", "backward") if module.automatic_optimization else ():
         if is_overridden(module, name, LightningModule):
             adapted(getattr(module, name), name)
@@ -238,14 +241,17 @@ def check_manual(module: LightningModule, limits: Limits) -> None:
     )
 
 
-def check_steps(stage: str, module: LightningModule, loaders: Loaders, limits: Limits) -> None:
-    """Say before the run what of steps and loaders is missing, and what limits do not go with them."""
+def check_steps(stage: str, module: LightningModule, loaders: Loaders, limits: Limits, steps: Iterable[Step]) -> None:
+    """Say before the run what of steps and loaders is missing, and what limits do not go with them.
+
+    ``steps``: those of other packages that arguments and the strategy ask for.
+    """
     name = type(module).__name__
     if stage == "fit":
         for needed in ("training_step", "configure_optimizers"):
             if not is_overridden(module, needed, LightningModule):
                 raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
-        _check_training(module)
+        _check_training(module, steps)
         check_manual(module, limits)
         has_step = is_overridden(module, "validation_step", LightningModule)
         has_loader = loaders.has("validate")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from lt_core.errors import HookError, did_you_mean, warn
 from lt_loops.arguments.problems import shown, type_name
@@ -263,3 +264,40 @@ def _warn_of_foreign(who: str, foreign: list[nn.Parameter], count: int, module: 
     if len(foreign) == count:
         raise HookError(text, code="LT333")
     warn(text, code="LT333")
+
+
+def takes_closure(optimizer: Optimizer, *, offered: bool = False) -> bool:
+    """Return whether an optimizer's step is handed the closure: LBFGS's, one that requires it or says that it does.
+
+    An optional closure is called once at most by nearly all optimizers, so for them forward and backward go before the
+    step. SAM's kind says otherwise: ``needs_closure = True`` on the optimizer or the module.
+
+    Args:
+        optimizer: made by the user.
+        offered: hand it to every step that can take one, unless it is torch's.
+    """
+    if isinstance(optimizer, LBFGS) or getattr(optimizer, "needs_closure", False):
+        return True
+    step = inspect.unwrap(getattr(type(optimizer), "step", Optimizer.step))
+    if step.__module__.partition(".")[0] == "torch":
+        return False
+    parameters = inspect.signature(step).parameters
+    closure = parameters.get("closure")
+    if closure is None:  # a wrapper may hand all on to the optimizer inside
+        return offered and any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return offered or closure.default is closure.empty
+
+
+def check_names(optimizers: list[Optimizer], names: list[str] | None) -> None:
+    """Refuse several optimizers of automatic optimization whose losses cannot be told apart.
+
+    Raises:
+        HookError: which says how to name them.
+    """
+    if len(optimizers) > 1 and names is None:
+        raise HookError(
+            f"configure_optimizers returned {len(optimizers)} optimizers without names, and automatic "
+            "optimization cannot know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), or "
+            "set self.automatic_optimization = False and step them in training_step.",
+            code="LT301",
+        )

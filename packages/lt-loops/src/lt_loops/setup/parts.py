@@ -20,6 +20,7 @@ from lt_core.launcher import Launcher, is_interactive
 from lt_core.logger import DummyLogger, Logger
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
+from lt_core.step import Step
 from lt_core.strategy import Placement, Strategy
 from lt_loops.arguments.conflicts import KINDS
 from lt_loops.arguments.precision_names import canonical_precision
@@ -188,6 +189,12 @@ def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
             code="LT103",
         )
     return made
+
+
+def step_of(given: Step | str) -> Step:
+    """Return the step for a name; an object stays as it is."""
+    step: Step = _made("steps", given, Step)
+    return step
 
 
 def _find_environment() -> Environment:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.profiler import Profiler
+from lt_core.step import RunningStep
 
 Hooks = tuple[Callable[..., Any], ...]
 
@@ -18,12 +19,10 @@ Hooks = tuple[Callable[..., Any], ...]
 class Plan:
     """Slots of callables, each None or empty where nobody asked for it.
 
-    The plain plan (one optimizer, a step for each batch) is inlined in ``fit.train_epoch``; the others are a
-    ``run_batch`` made of the methods here.
+    The plain plan (one optimizer, a step for each batch) is inlined in ``fit.train_epoch``; every other step is
+    ``running``, made of the methods here.
 
     Attributes:
-        kind: ``"manual"``, ``"other"`` (of a dialect), ``"several"``, ``"auto"`` (micro-batches), ``"closure"``,
-            ``"accumulated"`` or ``"plain"``, in order of choice.
         step: what computes a batch: ``step(batch)``, or ``step(batch, batch_idx)`` where ``takes_index``.
         params: parameters whose ``grad`` is set to None directly; None where ``zero_grad`` must be called.
         zero_grad: the overridden hook or the optimizer's own way, with ``on_before_zero_grad``.
@@ -31,19 +30,12 @@ class Plan:
         backward: None for ``loss.backward()``.
         unscale, clip: called with the optimizer before its step.
         apply: takes the optimizer's step, True if it was one; None for ``optimizer.step()``.
-        direct: the step is the module's own although the strategy has a wrapper; gradients are reduced afterwards.
-        parts: a batch is several optimizer steps, of which some may have no loss.
-        window: micro-batches for one optimizer step.
-        run_batch: ``run_batch(batch, batch_idx)`` of the plans that are not plain; returns the step's output.
-        flush: finishes a window that the epoch's end cut short.
+        running: trains on a batch in place of the plain step; None for the plain one.
     """
 
     optimizers: list[Optimizer]
-    kind: str = "plain"
     step: Callable[..., Any] = field(init=False)
     takes_index: bool = True
-    direct: bool = False
-    parts: bool = False
     params: list[nn.Parameter] | None = None
     zero_grad: Callable[[Optimizer], None] = field(init=False)
     scale: Callable[[Tensor], Tensor] | None = None
@@ -55,9 +47,7 @@ class Plan:
     before_backward: Hooks = ()
     after_backward: Hooks = ()
     before_step: Hooks = ()
-    window: int = 1
-    run_batch: Callable[[Any, int], Any] | None = None
-    flush: Callable[[], None] | None = None
+    running: RunningStep | None = None
 
     def measure(self, profiler: Profiler, apply: Callable[..., bool]) -> None:
         """Have the parts of a step measured by their names; ``apply`` takes the optimizer's step where none is set."""

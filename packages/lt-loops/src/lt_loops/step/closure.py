@@ -25,8 +25,8 @@ _NO_BATCH = object()
 class ClosureWindow(Window):
     """A window whose last micro-batch goes through ``optimizer_step(..., closure)``, hooks and clipping inside it."""
 
-    def __init__(self, run: Run, plan: Plan) -> None:
-        super().__init__(run, plan)
+    def __init__(self, run: Run, plan: Plan, direct: bool) -> None:
+        super().__init__(run, plan, direct)
         self.optimizer = plan.optimizers[0]
         self.proxy = LightningOptimizer(self.optimizer, self._take_step, self._toggled)
         self.stepped: list[bool] = []

@@ -7,18 +7,20 @@ from collections.abc import Callable
 from lt_core.errors import ConfigError
 from lt_core.interface import is_overridden
 from lt_core.ranks import Supervisor
+from lt_core.step import Step
 from lt_core.strategy import Strategy
 from lt_loops.arguments.table import Settings
 from lt_loops.run.agenda import Agenda
 
 
-def check_groups(settings: Settings, strategy: Strategy) -> None:
+def check_groups(settings: Settings, strategy: Strategy, step: Step | None) -> None:
     """Refuse to group steps where each operation runs as soon as it is called.
 
     Raises:
-        ConfigError: for a strategy that is not lazy, without ``cuda_graphs``.
+        ConfigError: for a strategy that is not lazy, without a ``step`` that groups batches.
     """
-    if settings.steps_per_execution == 1 or settings.cuda_graphs or strategy.capabilities.lazy_execution:
+    groups = strategy.capabilities.lazy_execution or (step is not None and step.groups_batches)
+    if settings.steps_per_execution == 1 or groups:
         return
     raise ConfigError(
         f"steps_per_execution={settings.steps_per_execution}: on {strategy.device.type} by strategy="

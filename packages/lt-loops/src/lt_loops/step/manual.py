@@ -11,11 +11,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lt_core.optimizer import LightningOptimizer
+from lt_core.step import RunningStep
 from lt_loops.run.frame import Run
 from lt_loops.state.plan import Plan
 
 
-class Manual:
+class Manual(RunningStep):
     """Gives ``manual_backward`` and the optimizers' ``step`` the Trainer's scaling, clipping, syncing and counting."""
 
     def __init__(self, run: Run, plan: Plan) -> None:

@@ -17,14 +17,15 @@ from lt_core.errors import HookError
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
+from lt_core.step import RunningStep
 from lt_core.strategy import Strategy
 from lt_loops.run.frame import Run
 from lt_loops.setup.signatures import BoundHook, adapted
 from lt_loops.state.plan import Plan, params_of
-from lt_loops.step.losses import Weight, log_returned, loss_and_weight, read_losses, sum_weights, times, zero_loss
+from lt_loops.step.losses import Weight, log_returned, read_losses, sum_weights, times, zero_loss
 
 
-class Window:
+class Window(RunningStep):
     """Runs the micro-batches of a window and finishes it.
 
     A full window divides each loss by its size before backward, as the hand-written loop does. Where the epoch ends in
@@ -32,15 +33,16 @@ class Window:
     gradients otherwise. With ``loss_weight`` the sum is weighted exactly, over ranks too.
     """
 
-    def __init__(self, run: Run, plan: Plan) -> None:
-        self.plan, self.training, self.losses = plan, run.training, run.losses
+    def __init__(self, run: Run, plan: Plan, direct: bool) -> None:
+        """Read the run; ``direct``: the strategy's wrapper is passed by, and gradients are reduced afterwards."""
+        self.plan, self.direct, self.training, self.losses = plan, direct, run.training, run.losses
         self.module, self.model, self.strategy = run.module, run.model, run.strategy
         self.precision, self.feed = run.precision, run.data.feed
         self.agenda, self.position, self.pending = run.agenda, run.position, run.training.pending
         self.names = run.training.made.names
         self.params = params_of(*plan.optimizers)
         self.own = {name: params_of(o) for name, o in zip(self.names or [], plan.optimizers, strict=False)}
-        self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not plan.direct
+        self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not direct
         # a hook may end the epoch in the middle of a window; gradients of shards cannot be reduced afterwards
         starts = run.hooks["on_train_batch_start"] if self.strategy.capabilities.sharded_parameters else ()
         self.always_syncs = any(map(_may_end_epoch, starts))
@@ -48,7 +50,6 @@ class Window:
         self.unreduced = self.syncs and not self.always_syncs and self.position.micro > 0
         self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
         self.step_hook = adapted(self.module.optimizer_step, "optimizer_step")
-        self.unzeroed: list[Optimizer] = []
         self.backward_to: Callable[..., None] | None = None
         self.samples = 1  # what the micro-batch in hand counts for
 
@@ -75,10 +76,10 @@ class Window:
             self._finish(self.position.batch - 1)
 
     def _is_last(self, index: int) -> bool:
-        return self.position.micro + 1 >= self.plan.window or index + 1 >= self.agenda.num_batches
+        return self.position.micro + 1 >= self.agenda.window or index + 1 >= self.agenda.num_batches
 
     def _begin(self, index: int) -> None:
-        self.pending.begin(float(self.agenda.window_at(index, self.plan.window)))
+        self.pending.begin(float(self.agenda.window_at(index, self.agenda.window)))
 
     def _micro(self, batch: Any, index: int) -> Any:
         plan = self.plan
@@ -92,7 +93,7 @@ class Window:
             if self.strategy.world_size > 1:
                 # its zero gradients count, so that all ranks divide by the same number
                 self.pending.counted += self.samples
-                if not plan.direct:
+                if not self.direct:
                     plan.run_backward(zero_loss(self.module))
             return output
         self.pending.counted += self.samples
@@ -122,52 +123,6 @@ class Window:
         # a product with 1/3 rounds otherwise than the division in the loop by hand
         return loss / self.pending.divisor if factor == 1.0 / self.pending.divisor else loss * factor
 
-    # ---- for kinds of other dialects (lt_core.dialect.Window) --------------------------------------------------------
-
-    @property
-    def optimizers(self) -> list[Optimizer]:
-        return self.plan.optimizers
-
-    @property
-    def batches_before(self) -> int:
-        return self.position.total_batches
-
-    def call(self, *arguments: Any) -> Any:
-        """Call the module's step, and log what it returned to be logged."""
-        output = self.plan.step(*arguments)
-        log_returned(self.module, output)
-        return output
-
-    def open(self, index: int) -> bool:
-        if self.position.micro == 0:
-            self._begin(index)
-            self.unzeroed = list(self.optimizers)
-        return self._is_last(index)
-
-    def backward(self, optimizer: Optimizer, output: Any) -> bool:
-        """Add the gradients of a step's loss to those of the window; return whether there was a loss."""
-        loss, _ = loss_and_weight(output)
-        if optimizer in self.unzeroed:
-            self.unzeroed.remove(optimizer)
-            self.plan.zero_grad(optimizer)
-        if loss is not None:
-            self.plan.run_backward(self._scaled(loss, 1.0 / self.pending.divisor))
-        return loss is not None
-
-    def take_step(self, optimizer: Optimizer, index: int) -> bool:
-        """Step by the gradients of the window, reduced over ranks; return whether it stepped."""
-        if self.plan.direct or self.strategy.world_size > 1:
-            self.strategy.reduce_gradients([p for p in params_of(optimizer) if p.grad is not None])
-        self.plan.prepare(optimizer)
-        return self._hooked(optimizer, index) if self.hooked_step else self.plan.take_step(optimizer)
-
-    def close(self, *, last: bool, had_loss: bool, stepped: bool) -> None:
-        if not had_loss:
-            self.losses.missing()
-        self.position.micro = 0 if last else self.position.micro + 1
-        if stepped:
-            self.training.stepped()
-
     # ---- the step ----------------------------------------------------------------------------------------------------
 
     def _finish(self, index: int) -> None:
@@ -193,7 +148,7 @@ class Window:
     def _average(self) -> None:
         """Bring gradients to the window's true mean, reduced over ranks."""
         strategy = self.strategy
-        if self.plan.direct or self.unreduced:
+        if self.direct or self.unreduced:
             strategy.reduce_gradients(self.params)
             self.unreduced = False
         counted = self.pending.counted if not self.agenda.full else 0

@@ -198,7 +198,7 @@ class Both:
     "form", [lambda x, y: {"x": x, "y": y, "n": 3}, lambda x, y: UserDict(x=x, y=y), Pair, Both, lambda x, y: [x, [y]]]
 )
 def test_batches_of_many_forms_are_cut(form):
-    from lt_loops.step.micro_batches import _cut, rows_of
+    from lt_memory.micro_batches import _cut, rows_of
 
     batch = form(torch.arange(6), torch.arange(6) * 2)
     assert rows_of(batch) == 6

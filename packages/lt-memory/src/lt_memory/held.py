@@ -1,9 +1,13 @@
-"""What a rank holds of a model and its optimizers: counted beforehand, and where there was no more."""
+"""What a rank holds of a model and its optimizers: counted beforehand, and where there was no more.
+
+The Trainer finds both functions by entry points in ``lt.defaults``: ``explain`` calls :func:`memory`, and the error of
+a device without memory left gets what :func:`out_of_memory` returns.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import Any, cast
 
@@ -21,12 +25,16 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.seed import preserve_generators
 from lt_core.strategy import Strategy, SupportsStages
-from lt_loops.setup.optimizers import parse_optimizers
+
+OptimizersOf = Callable[[LightningModule], Iterable[Optimizer]]
+"""Returns the optimizers that a module's ``configure_optimizers`` makes."""
 
 __all__ = ["memory"]
 
 
-def memory(module: LightningModule, precision: Precision, strategy: Strategy, loaders: Any) -> str:
+def memory(
+    module: LightningModule, precision: Precision, strategy: Strategy, loaders: Any, optimizers_of: OptimizersOf
+) -> str:
     """Return what parameters, gradients, optimizers, and activations of a batch of ``loaders`` take on a rank, as text.
 
     The module is copied to torch's meta device, ``configure_model`` called there, and the optimizers take a step of
@@ -39,18 +47,18 @@ def memory(module: LightningModule, precision: Precision, strategy: Strategy, lo
         precision.convert_module(model)
     except Exception as error:  # a module that cannot be copied, or needs a run to make its layers
         return f"Memory: not counted, the module cannot be made without memory: {error}"
-    held = _held(model, strategy)
+    held = _held(model, strategy, optimizers_of)
     return held if loaders is None else f"{held}\n  {_activations(model, precision, loaders)}"
 
 
-def _held(model: LightningModule, strategy: Strategy) -> str:
+def _held(model: LightningModule, strategy: Strategy, optimizers_of: OptimizersOf) -> str:
     trained = [param for param in model.parameters() if param.requires_grad]
     for param in trained:
         param.grad = torch.zeros_like(param)
     count = sum(param.numel() for param in model.parameters())
     head = f"Memory (GB on each rank, without activations): {count:,} parameters"
     try:
-        states = _states(model)
+        states = _states(optimizers_of(model))
         unknown = ""
     except Exception as error:  # whatever a user's configure_optimizers asks of a run
         states, unknown = None, f"; optimizers are not counted, configure_optimizers needs a run: {error}"
@@ -144,10 +152,10 @@ def _copied(module: nn.Module, device: str) -> Any:
     return copy.deepcopy(module, memo)
 
 
-def _states(model: LightningModule) -> dict[Tensor, int]:
+def _states(optimizers: Iterable[Optimizer]) -> dict[Tensor, int]:
     """Return the bytes that the optimizers keep for each parameter after a step."""
     kept: dict[Tensor, int] = {}
-    for optimizer in parse_optimizers(model.configure_optimizers(), model).optimizers:
+    for optimizer in optimizers:
         optimizer.step()
         kept |= {param: _bytes(_tensors(entry)) for param, entry in optimizer.state.items()}
     return kept

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 from lt_core.accelerator import Graphs
-from lt_loops.logging.recorder import RunRecorder
+from lt_core.step import StepHandle
 
 
 class Layout:
@@ -41,7 +41,7 @@ class Captured:
         step: ``step(batch)``: forward, backward and the optimizer's step; returns what the training step returned.
         count: how many steps become one graph.
         layout: of all batches to come.
-        recorder: what the steps' calls of ``self.log`` go to.
+        handle: what the steps' calls of ``self.log`` go to.
         params: whose gradients are to be found after a replay as after a step.
     """
 
@@ -51,14 +51,14 @@ class Captured:
         step: Callable[[Any], Any],
         count: int,
         layout: Layout,
-        recorder: RunRecorder,
+        handle: StepHandle,
         params: list[nn.Parameter],
     ) -> None:
         self.count, self.layout, self.params = count, layout, params
         self.places = [[_copied(leaf) for leaf in layout.leaves] for _ in range(count)]
-        self._recorder, self._logged = recorder, list[Any]()
+        self._handle, self._logged = handle, list[Any]()
         batches = [tree_unflatten(leaves, layout.spec) for leaves in self.places]
-        with recorder.deferring(self._logged):
+        with handle.deferring(self._logged):
             self._replay, self._output = graphs.capture(lambda: [step(batch) for batch in batches][-1])
         self._gradients = [p.grad for p in params]
 
@@ -74,7 +74,7 @@ class Captured:
         for p, gradient in zip(self.params, self._gradients, strict=True):
             p.grad = gradient  # another graph, or an ordinary step in between, has put others there
         for call in self._logged:
-            self._recorder.log(*call)
+            self._handle.log(*call)
         return tree_map(_copied, self._output)
 
 

@@ -12,12 +12,14 @@ optimizer can read from memory is put there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from math import inf
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -29,14 +31,9 @@ from lt_core.errors import ConfigError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
+from lt_core.step import RunningStep, Step, StepHandle
 from lt_core.strategy import Strategy
-from lt_loops.run.frame import Run
-from lt_loops.setup.hook_calls import HookCalls
-from lt_loops.setup.scheduler_config import SchedulerConfig
-from lt_loops.state.plan import Plan, params_of
-from lt_loops.state.position import NEVER
-from lt_loops.step.capture import Captured, Layout
-from lt_loops.step.losses import loss_and_weight
+from lt_graphs.capture import Captured, Layout
 
 WARM_UP = 3
 """Ordinary steps before the capture, on a stream of their own: they make optimizer state and torch's workspaces."""
@@ -48,69 +45,68 @@ MANY_CAPTURES = 10
 """Captures after which a warning says what causes so many."""
 
 
-def graphed_step(run: Run, plan: Plan) -> GraphedStep:
-    """Return what runs a batch of ``plan``: the graph that the run has already, or a new one.
+@dataclass(frozen=True)
+class GraphSteps(Step):
+    """Captures a plain step, or ``Trainer(steps_per_execution=...)`` of them, as one graph, and replays it."""
 
-    Raises:
-        ConfigError: names everything that stands in the way of a capture.
-    """
-    reasons = _reasons(plan, run.strategy, run.precision)
-    reasons += [
-        f"{what} captures graphs by itself; take another mode"
-        for what in _captures_inside(run.module, run.job.compile_options)
-    ]
-    if (size := run.job.settings.steps_per_execution) > 1:
-        configs = run.training.schedulers.configs
-        reasons += _reasons_for_single_steps(size, run.hooks, run.callbacks, run.module, configs)
-    if reasons:
-        raise ConfigError(
-            f"cuda_graphs=True cannot capture this run's step: {'; '.join(reasons)}. Change that, or leave cuda_graphs "
-            "away (compile=True makes steps of many small kernels faster too).",
+    groups_batches: ClassVar[bool] = True
+
+    def reasons(self, handle: StepHandle) -> Iterator[str]:
+        """Yield what a graph could not hold: other devices, processes, Python in the middle of a step."""
+        yield from _reasons(handle)
+        for what in _captures_inside(handle.module, handle.settings.compile):
+            yield f"{what} captures graphs by itself; take another mode"
+        if (size := handle.settings.steps_per_execution) > 1:
+            yield from _reasons_for_single_steps(size, handle)
+
+    def refusal(self, asked: str, reasons: Sequence[str]) -> ConfigError:
+        """Return the error for a step that cannot be captured."""
+        return ConfigError(
+            f"{asked} cannot capture this run's step: {'; '.join(reasons)}. Change that, or leave "
+            f"{asked.partition('=')[0]} away (compile=True makes steps of many small kernels faster too).",
             code="LT340",
         )
-    found = run.training.held_back
-    if not isinstance(found, GraphedStep) or not _is_same(found.plan, plan):
-        found = GraphedStep(run, plan)
-        run.training.hold_back(found)
-    found.plan = plan
-    return found
+
+    def explain(self) -> str:
+        """Say what is captured."""
+        return "CUDA graphs: the first steps as usual, then one launch for each group of steps"
+
+    def begin(self, handle: StepHandle) -> RunningStep:
+        """Begin a run, without any graph."""
+        return GraphedStep(handle)
 
 
-def _is_same(one: Plan, other: Plan) -> bool:
-    """Return whether two plans train the same parameters by the same optimizers."""
-    tensors = [list(map(id, plan.params or ())) for plan in (one, other)]
-    return one.optimizers == other.optimizers and tensors[0] == tensors[1]
-
-
-def _reasons(plan: Plan, strategy: Strategy, precision: Precision) -> list[str]:
-    """Return what a graph could not hold: other devices, processes, Python in the middle of a step."""
-    found = []
+def _reasons(handle: StepHandle) -> Iterator[str]:
+    strategy, module, precision = handle.strategy, handle.module, handle.precision
     if not hasattr(strategy.placement.accelerator, "graphs"):
-        found.append(f"it runs on {strategy.device.type}, where nothing can be captured; accelerator='cuda' can")
+        yield f"it runs on {strategy.device.type}, where nothing can be captured; accelerator='cuda' can"
     if strategy.world_size > 1:
-        found.append(f"it runs on {strategy.world_size} processes, expected one")
-    if plan.kind != "plain":
-        found.append(f"its optimization is {plan.kind!r}, expected one optimizer and a step for each batch")
-    hooks = {
-        "on_before_zero_grad": plan.before_zero,
-        "on_before_backward": plan.before_backward,
-        "on_after_backward": plan.after_backward,
-        "on_before_optimizer_step": plan.before_step,
-    }
-    found += [f"{name} is overridden and would be called once only" for name, calls in hooks.items() if calls]
-    if plan.params is None:
-        found.append("optimizer_zero_grad is overridden, or the strategy clears gradients by itself")
-    if plan.scale is not None or plan.unscale is not None:
-        found.append(f"precision={precision.name!r} looks at its scale in each step; take 'bf16-mixed'")
-    elif plan.apply is not None:
-        found.append("the strategy or the precision takes the optimizer's step by itself")
-    for optimizer in plan.optimizers:
+        yield f"it runs on {strategy.world_size} processes, expected one"
+    if handle.kind != "plain":
+        yield f"its optimization is {handle.kind!r}, expected one optimizer and a step for each batch"
+    for name in ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step"):
+        if handle.hooks(name):
+            yield f"{name} is overridden and would be called once only"
+    own_zero = any(getattr(o.zero_grad, "__func__", None) is not Optimizer.zero_grad for o in handle.optimizers)
+    if (
+        own_zero
+        or strategy.capabilities.owns_zero_grad
+        or handle.hooks("on_before_zero_grad")
+        or is_overridden(module, "optimizer_zero_grad", LightningModule)
+    ):
+        yield "optimizer_zero_grad is overridden, or the strategy clears gradients by itself"
+    if any(is_overridden(precision, name, Precision) for name in ("scale_loss", "unscale")):
+        yield f"precision={precision.name!r} looks at its scale in each step; take 'bf16-mixed'"
+    elif is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
+        yield "the strategy or the precision takes the optimizer's step by itself"
+    if handle.profiler is not None:
+        yield f"{type(handle.profiler).__name__} measures the parts of a step, of which a graph is one"
+    for optimizer in handle.optimizers:
         kind = type(optimizer).__name__
         if any(group.get("capturable") is False for group in optimizer.param_groups):
-            found.append(f"{kind} counts its steps in Python; write {kind}(..., capturable=True)")
+            yield f"{kind} counts its steps in Python; write {kind}(..., capturable=True)"
         if any(_is_read_in_python(group) for group in optimizer.param_groups):
-            found.append(f"{kind} reads its learning rate, a tensor on a device, in Python; give it a number")
-    return found
+            yield f"{kind} reads its learning rate, a tensor on a device, in Python; give it a number"
 
 
 def _captures_inside(module: LightningModule, options: dict[str, Any] | None) -> Iterator[str]:
@@ -126,23 +122,21 @@ def _captures_inside(module: LightningModule, options: dict[str, Any] | None) ->
             yield f"torch.compile of {name or type(part).__name__}"
 
 
-def _reasons_for_single_steps(
-    size: int, hooks: HookCalls, callbacks: list[Callback], module: LightningModule, configs: list[SchedulerConfig]
-) -> Iterator[str]:
+def _reasons_for_single_steps(size: int, handle: StepHandle) -> Iterator[str]:
     """Yield what must happen between two steps, where ``size`` of them are one graph."""
     instead = f"which steps_per_execution={size} does not stop for"
     for name in ("on_train_batch_start", "on_train_batch_end"):
-        hooked = [cb for cb in callbacks if is_overridden(cb, name, Callback)]
+        hooked = [cb for cb in handle.callbacks if is_overridden(cb, name, Callback)]
         owners = [type(cb).__name__ for cb in hooked if cb.batch_hooks_every == 1]
-        if len(hooks[name]) > len(hooked):
-            owners.append(type(module).__name__)
+        if len(handle.hooks(name)) > len(hooked):
+            owners.append(type(handle.module).__name__)
         if owners:
             yield f"{name} of {' and '.join(owners)} is to be called for each step, {instead}"
-    if any(config.interval == "step" and not config.reduce_on_plateau for config in configs):
+    if any(config.interval == "step" and not config.reduce_on_plateau for config in handle.schedulers):
         yield f"a learning rate schedule has interval='step', {instead}"
 
 
-class GraphedStep:
+class GraphedStep(RunningStep):
     """Runs the batches of a plain plan: the first few as usual, then by graphs of one step or of several.
 
     A group of steps begins only where nothing is due before its end (a log, a validation, a save); until it is full,
@@ -150,22 +144,24 @@ class GraphedStep:
     step sees is that of the captured batch.
     """
 
-    def __init__(self, run: Run, plan: Plan) -> None:
-        self.plan, self.training, self.agenda, self.recorder = plan, run.training, run.agenda, run.recorder
-        self._module = run.module
-        self.size = run.job.settings.steps_per_execution
-        self._device: Graphs = run.strategy.placement.accelerator.graphs(run.strategy.device)  # type: ignore[attr-defined]
-        self._device_type = run.strategy.device.type
-        self._hook_batches = [cb.batch_hooks_every for cb in run.callbacks if cb.batch_hooks_every > 1]
+    def __init__(self, handle: StepHandle) -> None:
+        super().__init__(handle)
+        self.size = handle.settings.steps_per_execution
+        device = handle.strategy.device
+        self._device: Graphs = handle.strategy.placement.accelerator.graphs(device)  # type: ignore[attr-defined]
+        self._hook_batches = [cb.batch_hooks_every for cb in handle.callbacks if cb.batch_hooks_every > 1]
         self.captures = 0
-        self._warm = self._waiting = 0
         self._seen: Layout | None = None
+        self._memory: _Memory
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget the graphs, which hold memory."""
+        self._warm = 0  # an optimizer may have to make its state anew, which none may do in a graph
+        self._waiting = 0
         self._graphs: dict[int, Captured] = {}
         self._held: Any = None
-        self._memory: _Memory
-        self._rates = [_Rate(group, run.strategy.device) for o in plan.optimizers for group in o.param_groups]
-        for optimizer in plan.optimizers:  # torch warns of what is not captured: the warm-up, other shapes
-            vars(optimizer).setdefault("_warned_capturable_if_run_uncaptured", True)
+        self._rates: list[_Rate] | None = None
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Train on one batch; return the training step's output, None while the batch waits."""
@@ -173,7 +169,7 @@ class GraphedStep:
         # not while batches wait: they lie in the memory of a graph, and would go with it
         if self._graphs and not self._waiting and self._memory.is_left():
             self._graphs.clear()
-            self._warm = 0  # an optimizer may have to make its state anew, which none may do in a graph
+            self._warm = 0
         if self._warm < WARM_UP:
             self._warm += 1
             self._seen = layout
@@ -191,17 +187,17 @@ class GraphedStep:
         if not waiting:
             return
         group = self._graphs[self.size]  # held here: where a number has changed, the next line clears the graphs
-        single = self._graph(1, group.layout, self.agenda.position.batch)
+        single = self._graph(1, group.layout, self.handle.batch)
         for leaves in group.places[:waiting]:
             single.put(0, leaves)
             self._done(1, single.replay())
 
-    def next_due(self) -> int:
+    def next_due(self) -> float:
         """Return the next batch whose hooks a callback wants that takes one batch in so many."""
-        return min(map(self.agenda.batch_of_next, self._hook_batches), default=NEVER)
+        return min(map(self.handle.batch_of_next, self._hook_batches), default=inf)
 
     def _begin(self, layout: Layout, index: int) -> Any:
-        room = self.agenda.due - index
+        room = self.handle.due - index
         graph = self._graph(self.size if room >= self.size else 1, layout, index)
         return self._join(graph, layout)
 
@@ -219,23 +215,23 @@ class GraphedStep:
         return self._done(1, self._device.warm_up(partial(self._compute, index, batch)))
 
     def _done(self, steps: int, output: Any) -> Any:
-        self.training.stepped(steps)
+        self.handle.stepped(steps)
         return output
 
     def _compute(self, index: int, batch: Any) -> Any:
-        plan = self.plan
-        output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
-        loss, _ = loss_and_weight(output)
+        handle = self.handle
+        handle.open(index)
+        output = handle.call(batch, index)
+        loss = handle.loss_of(output)
         if loss is None:
             raise ConfigError(
                 "cuda_graphs=True: training_step returned no loss, and a graph does the same in every step. Return a "
                 "loss always, or leave cuda_graphs out.",
                 code="LT340",
             )
-        plan.clear()
-        plan.run_backward(loss)
-        plan.prepare(plan.optimizers[0])
-        plan.take_step(plan.optimizers[0])
+        handle.backward(loss)
+        handle.prepare(handle.optimizers[0])
+        handle.take_step(handle.optimizers[0])
         return output
 
     def _is_usual(self, layout: Layout) -> bool:
@@ -246,6 +242,10 @@ class GraphedStep:
 
     def _graph(self, count: int, layout: Layout, index: int) -> Captured:
         """Return the graph of ``count`` steps, captured anew where the numbers in it are no longer right."""
+        handle = self.handle
+        if self._rates is None:
+            groups = [group for optimizer in handle.optimizers for group in optimizer.param_groups]
+            self._rates = [_Rate(group, handle.strategy.device) for group in groups]
         numbers = [rate.numbers() for rate in self._rates]  # also writes learning rates to where graphs read them
         if numbers != self._held:
             self._graphs.clear()
@@ -254,14 +254,14 @@ class GraphedStep:
         if found is None:
             self._count_capture()
             if not self._graphs:
-                self._memory = _Memory(self._module, *self.plan.optimizers)
+                self._memory = _Memory(handle.module, handle.params, handle.optimizers)
                 self._check_state()
             updates = self._updates()
             with ExitStack() as reading:  # for the capture alone: the user goes on finding numbers in the groups
                 for rate in self._rates:
                     reading.enter_context(rate.in_memory())
                 step = partial(self._compute, index)
-                found = Captured(self._device, step, count, layout, self.recorder, self.plan.params or [])
+                found = Captured(self._device, step, count, layout, handle, handle.params)
             self._check_memory()
             self._check_metrics(updates)
             self._graphs[count] = found
@@ -270,7 +270,7 @@ class GraphedStep:
     def _check_memory(self) -> None:
         """Raise where the step itself puts something elsewhere: each replay would begin from what it was before."""
         if self._memory.is_left():
-            names = [name for name, kept in self._module.named_buffers() if self._memory.is_new(kept)]
+            names = [name for name, kept in self.handle.module.named_buffers() if self._memory.is_new(kept)]
             what = ", ".join(names) or "parameters or optimizer state"
             raise ConfigError(
                 f"cuda_graphs=True: the step puts {what} into new memory, and a graph would begin each step from the "
@@ -280,7 +280,7 @@ class GraphedStep:
 
     def _updates(self) -> dict[str, int]:
         """Return how often each metric object of the module was updated."""
-        parts = self._module.named_modules()
+        parts = self.handle.module.named_modules()
         return {name: part._update_count for name, part in parts if hasattr(part, "_update_count")}
 
     def _check_metrics(self, before: dict[str, int]) -> None:
@@ -295,9 +295,9 @@ class GraphedStep:
 
     def _check_state(self) -> None:
         """Raise where an optimizer's state holds numbers that a graph would keep as they are at its capture."""
-        for optimizer in self.plan.optimizers:
+        for optimizer in self.handle.optimizers:
             for key, value in ((key, value) for state in optimizer.state.values() for key, value in state.items()):
-                on_host = isinstance(value, Tensor) and value.device.type == "cpu" != self._device_type
+                on_host = isinstance(value, Tensor) and value.device.type == "cpu" != self.handle.strategy.device.type
                 if on_host or (isinstance(value, Real) and not isinstance(value, bool)):
                     raise ConfigError(
                         f"cuda_graphs=True: {type(optimizer).__name__} keeps {key!r} of its state on the CPU, and a "
@@ -375,9 +375,8 @@ def _number(value: Any) -> Any:
 class _Memory:
     """Where parameters, buffers and optimizer state lay at a capture."""
 
-    def __init__(self, module: nn.Module, *optimizers: Optimizer) -> None:
-        self._optimizers = optimizers
-        self._params = params_of(*optimizers)
+    def __init__(self, module: nn.Module, params: list[nn.Parameter], optimizers: list[Optimizer]) -> None:
+        self._params, self._optimizers = params, optimizers
         self._buffers = [part._buffers for part in module.modules() if part._buffers]
         self._held = list(self._held_now())  # alive, so that nothing else gets their identity
         self._places = self._places_now()

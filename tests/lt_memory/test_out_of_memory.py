@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 from lt_core.module import LightningModule
 from lt_loops import Trainer
-from lt_loops.report.memory import out_of_memory
+from lt_memory.held import out_of_memory
 
 QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from lt_core import Accelerator
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
-from lt_loops.step.graph import _reads_memory
+from lt_graphs.graphs import _reads_memory
 
 
 class Logged:

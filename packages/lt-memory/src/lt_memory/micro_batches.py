@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import gc
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,42 +19,84 @@ from lt_core.errors import ConfigError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
-from lt_core.strategy import Strategy
-from lt_loops.arguments.table import Settings
-from lt_loops.logging.metric_state import is_metric, keep_metrics
-from lt_loops.run.frame import Run
-from lt_loops.state.plan import Plan
-from lt_loops.step.losses import Weight
-from lt_loops.step.window import Window
+from lt_core.step import RunningStep, Step, StepHandle
 
 _FITS, _NEVER_FITS = 1 << 53, 0
 """What ranks agree on besides a number of samples."""
 
 
-class MicroBatches(Window):
+@dataclass(frozen=True)
+class MicroBatches(Step):
+    """Trains on a batch in one piece where memory suffices, else in pieces of half the size, and so on."""
+
+    repeats_forward: ClassVar[bool] = True
+    key: ClassVar[str] = "micro_batch_size"
+
+    def reasons(self, handle: StepHandle) -> Iterator[str]:
+        """Yield what cannot be tried again, or cannot be tried by one rank alone."""
+        strategy, settings, can = handle.strategy, handle.settings, handle.strategy.capabilities
+        if is_overridden(handle.module, "optimizer_zero_grad", LightningModule):
+            yield "optimizer_zero_grad is your own: what it keeps would be lost with a failed attempt"
+        for optimizer in handle.optimizers:
+            if handle.needs_closure(optimizer):
+                yield f"{type(optimizer).__name__} calls training_step by itself, as often as it likes"
+        if can.sharded_parameters or can.forward_needs_all_ranks or can.owns_accumulation or can.lazy_execution:
+            yield f"strategy={strategy.name!r}: the ranks talk within a forward, or the work is done later"
+        elif strategy.world_size > 1 and (not can.syncs_in_forward or can.lossy):
+            yield f"strategy={strategy.name!r}: its gradients cannot be reduced when all are there"
+        if settings.sync_batchnorm and strategy.world_size > 1:
+            yield "sync_batchnorm=True: the ranks talk within a forward"
+        if settings.steps_per_execution > 1:
+            yield "steps_per_execution: several steps are one piece of work"
+
+    def refusal(self, asked: str, reasons: Sequence[str]) -> ConfigError:
+        """Return the error for a run whose batches cannot be cut."""
+        return ConfigError(
+            f"{asked} repeats a batch in smaller pieces where memory is short, which does not go "
+            f"with: {'; '.join(reasons)}. Take a number: accumulate_grad_batches=4 with a quarter of the batch.",
+            code="LT363",
+        )
+
+    def explain(self) -> str:
+        """Say when batches are cut."""
+        return "batches in one piece, or in micro-batches from where memory is short on"
+
+    def begin(self, handle: StepHandle) -> RunningStep:
+        """Begin a run with whole batches."""
+        return _Running(handle)
+
+
+class _Running(RunningStep):
     """A batch is a window: where it takes more memory than there is, it is tried again in pieces of half the size.
 
     Nothing of an attempt waits for another rank: gradients are reduced when all ranks have theirs, and before that the
     ranks agree on one number, the smallest size that any of them needs. What failed leaves nothing behind: gradients,
     random generators, buffers and metrics are put back, calls of ``self.log`` are made only for what succeeded.
+
+    ``size``: samples of a rank for which its memory sufficed; 0 where it did for whole batches.
     """
 
-    def __init__(self, run: Run, plan: Plan) -> None:
-        super().__init__(run, plan)
-        self.recorder = run.recorder
-        self.say = run.trainer.print if run.speaks else None
-        self.metered = any(is_metric(part) for part in run.module.modules())
-        self.normalizes = any(isinstance(part, _BatchNorm) for part in run.module.modules())
+    size = 0
+
+    def state_dict(self) -> int:
+        """Return the size."""
+        return self.size
+
+    def load_state_dict(self, state: int) -> None:
+        """Go on with a size that was found."""
+        self.size = state
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Train on one batch, in pieces where it must be; return the training step's output for all of it."""
-        rows, before = rows_of(batch), self.training.micro_batch_size
-        generators, buffers = capture_generators(), _buffers_of(self.module)
+        handle, rows, before = self.handle, rows_of(batch), self.size
+        generators, buffers = capture_generators(), _buffers_of(handle.module)
+        metered = any(hasattr(part, "compute") for part in handle.module.modules())
         while True:
-            forget_metrics = keep_metrics(self.module) if self.metered else None
-            size = min(self.training.micro_batch_size or rows, rows)
+            forget_metrics = handle.keep_metrics() if metered else None
+            size = min(self.size or rows, rows)
             output, calls, error = self._attempt(batch, index, size, rows)
-            agreed = self._agree(_FITS if error is None else size // 2)
+            # beside the device, on which they work
+            agreed = min(map(int, handle.strategy.gather_objects(_FITS if error is None else size // 2)))
             if agreed == _FITS:
                 break
             if agreed == _NEVER_FITS:
@@ -65,27 +107,26 @@ class MicroBatches(Window):
             output = error = None  # its traceback holds the step's tensors
             self._check_rows(rows)
             calls.clear()
-            for p in self.params:
+            for p in handle.params:
                 p.grad = None
             for owner, name, buffer, value in buffers:  # a step may change a buffer, or assign another one
                 setattr(owner, name, buffer.copy_(value))
             restore_generators(generators)
             if forget_metrics is not None:
                 forget_metrics()
-            _free_memory(self.strategy.device)
-            self.training.found_to_fit(agreed)
-        if self.training.micro_batch_size != before:
+            _free_memory(handle.strategy.device)
+            self.size = agreed
+        if self.size != before:
             self._report(rows)
         for call in _merged(calls):
-            self.recorder.log(*call)
-        self._finish(index)
+            handle.log(*call)
+        handle.finish()
         return output
 
     def _check_rows(self, rows: int) -> None:
         """Refuse to cut a batch along what are no samples: a list of images of one size looks like columns."""
-        feed, whole = self.feed, self.position.batch + 1 < self.agenda.num_batches
-        size = getattr(getattr(feed, "loader", None), "batch_size", None)
-        if whole and isinstance(size, int) and size != rows:
+        size = self.handle.batch_size
+        if size is not None and size != rows:
             raise HookError(
                 f"accumulate_grad_batches='auto' cuts batches along the first dimension, and the tensors of this one "
                 f"share {rows}, where the loader's batch_size is {size}: expected one row for each sample. Stack the "
@@ -97,35 +138,23 @@ class MicroBatches(Window):
         """Run forward and backward of all pieces; return what came of it, or the error for want of memory."""
         outputs: list[Any] = []
         calls: list[list[Any]] = []
-        self.pending.begin(float(rows))
-        stand_in = self.feed is not None and self.feed.uneven and self.feed.weight == 0.0
-        starts = range(0, rows, size)
+        handle = self.handle
         try:
-            for number, start in enumerate(starts):
-                piece = batch if size >= rows else _cut(batch, start, start + size)
-                self.samples, self.position.micro, self.recorder.batch = min(size, rows - start), number, piece
-                noted = _Calls()
-                with nullcontext() if stand_in else self.recorder.deferring(noted):
-                    output = self._micro(piece, index)
-                if len(starts) == 1:
-                    return output, [noted], None
-                calls.append([(*call[:3], self.recorder.size() if call[3] is None else call[3]) for call in noted])
-                outputs.append((self.samples, _detached(output)))
+            with handle.window(batch, rows):
+                for start in range(0, rows, size):
+                    piece = batch if size >= rows else _cut(batch, start, start + size)
+                    samples, noted = min(size, rows - start), _Calls()
+                    with handle.deferring(noted):
+                        output = handle.micro(piece, index, samples)
+                    if size >= rows:
+                        return output, [noted], None
+                    calls.append([(*call[:3], handle.log_weight() if call[3] is None else call[3]) for call in noted])
+                    outputs.append((samples, _detached(output)))
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             return None, [], error
-        finally:
-            self.position.micro, self.recorder.batch = 0, batch
         return self._joined(outputs), calls, None
-
-    def _factor(self, weight: Weight | None, share: float) -> Weight:
-        whole = self.samples == self.pending.divisor and self.strategy.world_size == 1
-        return super()._factor(None if whole else weight, share)
-
-    def _agree(self, mine: int) -> int:
-        """Return the smallest number of all ranks, which they tell one another beside the device: it works on."""
-        return min(map(int, self.strategy.gather_objects(mine)))
 
     def _joined(self, outputs: list[tuple[int, Any]]) -> Any:
         """Return one output for all pieces: losses as means over samples, tensors of rows put together."""
@@ -148,52 +177,16 @@ class MicroBatches(Window):
         return joined
 
     def _report(self, rows: int) -> None:
-        size = self.training.micro_batch_size
-        if self.say is not None:
-            self.say(f"Out of memory: batches of {rows} samples go through in micro-batches of {size} from here on")
-        if self.normalizes and self.strategy.rank == 0:
+        handle, size = self.handle, self.size
+        handle.say(f"Out of memory: batches of {rows} samples go through in micro-batches of {size} from here on")
+        normalizes = any(isinstance(part, _BatchNorm) for part in handle.module.modules())
+        if normalizes and handle.strategy.rank == 0:
             warn(
                 f"accumulate_grad_batches='auto' cuts batches into micro-batches of {size}, and batch norm normalizes "
                 "each by itself, so that the numbers differ from those of whole batches. Take GroupNorm or LayerNorm, "
                 "or a batch that fits.",
                 code="LT365",
             )
-
-
-def check_micro_batches(
-    module: LightningModule, strategy: Strategy, settings: Settings, closures: list[str], *, own_split: bool
-) -> None:
-    """Refuse what cannot be tried again, or cannot be tried by one rank alone.
-
-    ``closures``: the names of the optimizers that evaluate a closure by themselves; ``own_split``: ``training_step`` is
-    of a kind that cuts its batches itself.
-
-    Raises:
-        ConfigError: with all that stands in the way.
-    """
-    can, found = strategy.capabilities, []
-    if not module.automatic_optimization:
-        found.append("automatic_optimization=False: your training_step steps the optimizers")
-    if own_split:
-        found.append("training_step takes what splits the work its own way (optimizer_idx, hiddens)")
-    if is_overridden(module, "optimizer_zero_grad", LightningModule):
-        found.append("optimizer_zero_grad is your own: what it keeps would be lost with a failed attempt")
-    if closures:
-        found.append(f"{closures[0]} calls training_step by itself, as often as it likes")
-    if can.sharded_parameters or can.forward_needs_all_ranks or can.owns_accumulation or can.lazy_execution:
-        found.append(f"strategy={strategy.name!r}: the ranks talk within a forward, or the work is done later")
-    elif strategy.world_size > 1 and (not can.syncs_in_forward or can.lossy):
-        found.append(f"strategy={strategy.name!r}: its gradients cannot be reduced when all are there")
-    if settings.sync_batchnorm and strategy.world_size > 1:
-        found.append("sync_batchnorm=True: the ranks talk within a forward")
-    if settings.cuda_graphs or settings.steps_per_execution > 1:
-        found.append("cuda_graphs, steps_per_execution: several steps are one piece of work")
-    if found:
-        raise ConfigError(
-            "accumulate_grad_batches='auto' repeats a batch in smaller pieces where memory is short, which does not go "
-            f"with: {'; '.join(found)}. Take a number: accumulate_grad_batches=4 with a quarter of the batch.",
-            code="LT363",
-        )
 
 
 def rows_of(batch: Any) -> int:
@@ -276,7 +269,7 @@ def _merged(pieces: list[list[Any]]) -> Iterator[Any]:
     for calls in zip_longest(*pieces):
         first = calls[0]
         same = all(call is not None and call[0] == first[0] and call[2] == first[2] for call in calls)
-        if same and first[2].reduce_fx in ("mean", torch.mean) and not is_metric(first[1]):
+        if same and first[2].reduce_fx in ("mean", torch.mean) and not hasattr(first[1], "compute"):
             yield first[0], _mean([(call[3], call[1]) for call in calls]), first[2], sum(call[3] for call in calls)
         else:
             yield from (call for call in calls if call is not None)

@@ -1,0 +1,193 @@
+"""The blocks that a step of another kind gets: those of a window, with the run's records, counts and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from lt_core.step import RunningStep, StepHandle
+from lt_loops.logging.metric_state import keep_metrics
+from lt_loops.run.frame import Run
+from lt_loops.setup.optimizers import check_names, takes_closure
+from lt_loops.state.plan import Plan, params_of
+from lt_loops.step.losses import Weight, log_returned, loss_and_weight, zero_loss
+from lt_loops.step.window import Window
+
+
+class Handle(Window):
+    """What :class:`~lt_core.step.StepHandle` says, for one plan of a run.
+
+    Args:
+        run: whose batches are trained on.
+        plan: as lt would train by itself.
+        direct: as for a window.
+        inner: lt's own step for the plan; None for a step that does not go around it.
+        kind: of lt's own step.
+    """
+
+    def __init__(self, run: Run, plan: Plan, direct: bool, inner: RunningStep | None, kind: str) -> None:
+        super().__init__(run, plan, direct)
+        self.inner, self.kind, self.optimizers = inner, kind, plan.optimizers
+        self.frequencies, self.schedulers = run.training.made.frequencies, run.training.schedulers.configs
+        self.callbacks, self.settings, self.profiler = run.callbacks, run.job.settings, run.job.profiler
+        self.recorder, self._run = run.recorder, run
+        self._step, self._takes_index = plan.step, plan.takes_index  # without what a step puts around it
+        self._unzeroed: list[Optimizer] = []
+        if self.position.micro == 0:
+            self.pending.begin(1.0)
+
+    def hooks(self, name: str) -> Sequence[Callable[..., Any]]:
+        return self._run.hooks[name]
+
+    def needs_closure(self, optimizer: Optimizer) -> bool:
+        return takes_closure(optimizer, offered=self.module.needs_closure)
+
+    # ---- a batch -----------------------------------------------------------------------------------------------------
+
+    def open(self, index: int) -> bool:
+        self.samples = 1
+        if self.position.micro == 0:
+            self._begin(index)
+            self._unzeroed = list(self.optimizers)
+        return self._is_last(index)
+
+    def call(self, batch: Any, index: int, *more: Any) -> Any:
+        output = self._step(batch, index, *more) if self._takes_index else self._step(batch)
+        log_returned(self.module, output)
+        return output
+
+    def loss_of(self, output: Any) -> Tensor | None:
+        return loss_and_weight(output)[0]
+
+    def accumulating(self, last: bool) -> AbstractContextManager[Any]:
+        self.unreduced = self.syncs and not last
+        return self.strategy.accumulating(self.model, last) if self.syncs else nullcontext()
+
+    def zero(self, optimizer: Optimizer | None = None) -> None:
+        if optimizer is None and len(self._unzeroed) == len(self.optimizers):
+            self.plan.clear()
+            self._unzeroed = []
+        for one in [o for o in self._unzeroed if optimizer in (None, o)]:
+            self._unzeroed.remove(one)
+            self.plan.zero_grad(one)
+
+    def backward(self, loss: Tensor, optimizer: Optimizer | None = None) -> None:
+        self.zero(optimizer)
+        self.plan.run_backward(self._scaled(loss, self._factor(None, self.weight)))
+
+    def prepare(self, optimizer: Optimizer) -> None:
+        if self.direct or self.strategy.world_size > 1:
+            self.strategy.reduce_gradients([p for p in params_of(optimizer) if p.grad is not None])
+        self.plan.prepare(optimizer)
+
+    def take_step(self, optimizer: Optimizer) -> bool:
+        return self._hooked(optimizer, self.batch) if self.hooked_step else self.plan.take_step(optimizer)
+
+    def stepped(self, steps: int = 1) -> None:
+        self.training.stepped(steps)
+
+    def close(self, *, had_loss: bool = True, stepped: bool | None = None) -> None:
+        if not had_loss:
+            self.losses.missing()
+        self.pending.counted += had_loss or self.strategy.world_size > 1
+        if not had_loss and stepped is None and self.strategy.world_size > 1 and not self.direct:
+            self.backward(zero_loss(self.module))
+        last = self._is_last(self.batch)
+        if last and stepped is None:
+            self.finish()
+            return
+        self.position.micro = 0 if last else self.position.micro + 1
+        if stepped:
+            self.training.stepped()
+
+    # ---- lt's own step -----------------------------------------------------------------------------------------------
+
+    def run_batch(self, batch: Any, index: int) -> Any:
+        return super().run_batch(batch, index) if self.inner is None else self.inner.run_batch(batch, index)
+
+    def flush(self) -> None:
+        super().flush() if self.inner is None else self.inner.flush()
+
+    @contextmanager
+    def window(self, batch: Any, samples: int) -> Iterator[None]:
+        check_names(self.optimizers, self.names)
+        self.pending.begin(float(samples))
+        try:
+            yield
+        finally:
+            self.position.micro, self.recorder.batch = 0, batch
+
+    def micro(self, piece: Any, index: int, samples: int) -> Any:
+        self.samples, self.recorder.batch = samples, piece
+        output = self._micro(piece, index)
+        self.position.micro += 1
+        return output
+
+    def finish(self) -> None:
+        self._finish(self.batch)
+
+    def _factor(self, weight: Weight | None, share: float) -> Weight:
+        whole = self.samples == self.pending.divisor and self.strategy.world_size == 1
+        return super()._factor(None if whole else weight, share)
+
+    # ---- what it logs ------------------------------------------------------------------------------------------------
+
+    def muted(self) -> AbstractContextManager[None]:
+        return self.recorder.muted() if self.weight else nullcontext()
+
+    def deferring(self, calls: list[Any]) -> AbstractContextManager[None]:
+        return self.recorder.deferring(calls) if self.weight else nullcontext()  # a stand-in's are dropped already
+
+    def log(self, name: str, value: Any, options: Any, batch_size: int | None) -> None:
+        self.recorder.log(name, value, options, batch_size)
+
+    def log_weight(self) -> int:
+        return self.recorder.size()
+
+    def keep_metrics(self) -> Callable[[], object]:
+        return keep_metrics(self.module)
+
+    def say(self, text: str) -> None:
+        if self._run.speaks:
+            self._run.trainer.print(text)
+
+    # ---- where the run stands ----------------------------------------------------------------------------------------
+
+    @property
+    def weight(self) -> float:
+        feed = self.feed
+        return feed.weight if feed is not None and feed.uneven else 1.0
+
+    @property
+    def batch(self) -> int:
+        return self.position.batch
+
+    @property
+    def batches_before(self) -> int:
+        return self.position.total_batches
+
+    @property
+    def batch_size(self) -> int | None:
+        size = getattr(getattr(self.feed, "loader", None), "batch_size", None)
+        return size if isinstance(size, int) and self.batch + 1 < self.agenda.num_batches else None
+
+    @property
+    def steps_left(self) -> float:
+        most = self._run.job.limits.max_steps
+        return inf if most < 0 else most - self.position.step
+
+    @property
+    def due(self) -> int:
+        return self.agenda.due
+
+    def batch_of_next(self, every: int) -> int:
+        return self.agenda.batch_of_next(every)
+
+
+if TYPE_CHECKING:
+    _: type[StepHandle] = Handle

@@ -1,0 +1,222 @@
+"""Which plan a run trains by: chosen before the loop, and again where something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch.optim import LBFGS, Optimizer
+
+from lt_core.errors import ConfigError, warn
+from lt_core.interface import is_overridden
+from lt_core.module import LightningModule
+from lt_core.precision import Precision
+from lt_core.step import RunningStep
+from lt_core.strategy import Strategy
+from lt_loops.arguments.limits import Limits
+from lt_loops.logging.recorder import RunRecorder
+from lt_loops.run.frame import Run
+from lt_loops.run.job import Job
+from lt_loops.setup.hook_check import check_manual
+from lt_loops.setup.optimizers import Optimization, check_names, takes_closure
+from lt_loops.setup.signatures import adapted, fitted
+from lt_loops.setup.steps import find_step
+from lt_loops.state.plan import Plan, params_of, with_arguments
+from lt_loops.state.position import Position
+from lt_loops.step.groups import check_groups
+
+
+def make_plan(run: Run) -> Plan:
+    """Choose the plan of ``run`` after setup and restore; called again when something marked the training dirty."""
+    training, strategy, limits, hooks = run.training, run.strategy, run.job.limits, run.hooks
+    if training.dirty:
+        hooks.forget()
+    plan, made = Plan(training.optimizers), training.made
+    plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
+    plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
+    _fill_slots(plan, run.module, strategy, run.precision)
+    plan.clip = _clip_slot(run.module, strategy, limits)
+    _fill_zero_grad(plan, run.module, strategy, run.position)
+    window = 1 if strategy.capabilities.owns_accumulation else limits.window_of(run.position.epoch)
+    _check_window(run, window)
+    check_manual(run.module, limits)  # a hook may have set it
+    asked, step = find_step(run.job.settings, limits, strategy, run.module, made)
+    kind = _kind_of(run.module, made, window, offered=run.job.policy.offers_closures)
+    _check(made, run.module, run.precision, kind, window, by_itself=step is None or step.wraps)
+    check_groups(run.job.settings, strategy, step)
+    # a wrapper must know before the forward of the last micro-batch that it is the last
+    unknown_end = window > 1 and run.data.length is None
+    afterwards = kind in ("manual", "closure") or made.names is not None or unknown_end
+    direct = strategy.capabilities.syncs_in_forward and (afterwards or (step is not None and step.repeats_forward))
+    # the module's own where the strategy has nothing to wrap, or gradients are reduced by reduce_gradients
+    bound = run.module.training_step if direct else strategy.bind(run.model, "training_step")
+    plan.step, plan.takes_index = bind_step(run.job, run.recorder, bound, *(() if step is None else step.arguments))
+    if run.job.profiler is not None:
+        plan.measure(run.job.profiler, partial(_apply, strategy, run.precision))
+    run.agenda.step_by(window, 1 if step is None else step.most_steps)
+    own: RunningStep | None = None
+    # imported where they are needed: most fits are plain, and every import is start-up time
+    if kind == "manual":
+        from lt_loops.step.manual import Manual
+
+        own = Manual(run, plan)
+    elif kind == "closure":
+        from lt_loops.step.closure import ClosureWindow
+
+        own = ClosureWindow(run, plan, direct)
+    elif kind != "plain" or (step is not None and step.wraps):
+        from lt_loops.step.window import Window
+
+        own = Window(run, plan, direct)
+    plan.running = own
+    if step is not None:
+        from lt_loops.step.handle import Handle
+
+        handle = Handle(run, plan, direct, own if step.wraps else None, kind)
+        against = ["automatic_optimization=False: your training_step steps the optimizers"]
+        reasons = [*(against if kind == "manual" and not step.wraps else ()), *step.reasons(handle)]
+        if reasons:
+            raise step.refusal(asked, reasons)
+        plan.running = training.begin_step(step, handle)
+        if step.wraps:
+            plan.step, plan.takes_index = plan.running.bind(plan.step), True
+    training.use(plan, step)
+    return plan
+
+
+def bind_step(
+    job: Job, recorder: RunRecorder, bound: Callable[..., Any], *more: str
+) -> tuple[Callable[..., Any], bool]:
+    """Return what the loop calls for ``training_step``, and whether it takes ``batch_idx``.
+
+    ``bound`` is the method as the strategy calls it; ``more`` is what it takes beyond ``batch`` and ``batch_idx``.
+    """
+    module, options, profiler = job.module, job.compile_options, job.profiler
+    step = job.parts.precision.wrap_step(bound)
+    if options is not None:
+        from lt_loops.state.compile_report import compiled
+
+        step = compiled(step, options, recorder)
+    step = step if profiler is None else profiler.wrap("training_step", step)
+    step, taken = fitted(module.training_step, step, ("batch", "batch_idx", *more))
+    return step, taken > 1
+
+
+def _kind_of(module: LightningModule, made: Optimization, window: int, *, offered: bool) -> str:
+    """Return how lt trains by itself: with which of its own steps, or the plain one."""
+    if not module.automatic_optimization:
+        return "manual"
+    # none at all is "several" too: its window steps whatever there is
+    if len(made.optimizers) != 1 or made.names is not None:
+        return "several"
+    offered = offered or module.needs_closure
+    if is_overridden(module, "optimizer_step", LightningModule) or takes_closure(made.optimizers[0], offered=offered):
+        return "closure"
+    return "accumulated" if window > 1 else "plain"
+
+
+def _fill_slots(plan: Plan, module: LightningModule, strategy: Strategy, precision: Precision) -> None:
+    if is_overridden(precision, "scale_loss", Precision):
+        plan.scale = precision.scale_loss
+    if is_overridden(precision, "unscale", Precision):
+        plan.unscale = precision.unscale
+    if is_overridden(module, "backward", LightningModule):
+        plan.backward = adapted(module.backward, "backward")
+    elif is_overridden(strategy, "backward", Strategy):
+        plan.backward = strategy.backward
+    if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
+        plan.apply = partial(_apply, strategy, precision)
+
+
+def _apply(
+    strategy: Strategy, precision: Precision, optimizer: Optimizer, *closure: Callable[[], Any], **arguments: Any
+) -> bool:
+    step = partial(strategy.optimizer_step, with_arguments(optimizer, arguments), *closure)
+    stepped = precision.step(optimizer, step)
+    if stepped is None:
+        by = f"{type(precision).__name__}.step or {type(strategy).__name__}.optimizer_step"
+        text = f"{by} returned None: expected True where the optimizer took its step, and False where it skipped it."
+        raise ConfigError(f"{text} End it with: return take_step()", code="LT758")
+    return stepped
+
+
+def _clip_slot(module: LightningModule, strategy: Strategy, limits: Limits) -> Callable[[Optimizer], None] | None:
+    value, algorithm = limits.gradient_clip_val, limits.gradient_clip_algorithm
+    if is_overridden(module, "configure_gradient_clipping", LightningModule):
+        hook = adapted(module.configure_gradient_clipping, "configure_gradient_clipping")
+        return lambda optimizer: hook(optimizer, value, algorithm)
+    if not value:
+        return None
+    clip_gradients, limit = strategy.clip_gradients, float(value)
+
+    def clip(optimizer: Optimizer) -> None:
+        clip_gradients(params_of(optimizer), limit, algorithm or "norm")
+
+    return clip
+
+
+def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, position: Position) -> None:
+    """Have the plan set gradients to None by itself where nobody looks; the hooks of the plan are there."""
+    optimizers, hooks = plan.optimizers, plan.before_zero
+    own = adapted(module.optimizer_zero_grad, "optimizer_zero_grad")
+    overridden = is_overridden(module, "optimizer_zero_grad", LightningModule)
+
+    def zero_grad(optimizer: Optimizer) -> None:
+        for hook in hooks:
+            hook(optimizer)
+        if strategy.capabilities.owns_zero_grad:
+            return
+        if overridden:
+            own(position.epoch, position.batch, optimizer)
+        else:
+            optimizer.zero_grad()
+
+    plan.zero_grad = zero_grad
+    # a zero_grad of another kind must be called; what torch's does can be done here
+    stock = all(
+        getattr(type(o), "zero_grad", None) is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in optimizers
+    )
+    if stock and not overridden and not hooks and not strategy.capabilities.owns_zero_grad:
+        plan.params = params_of(*optimizers)
+
+
+def _check_window(run: Run, window: int) -> None:
+    """Warn, once, of windows that are longer than an epoch."""
+    batches, once = run.agenda.num_batches, not run.position.step and not run.job.settings.fast_dev_run
+    if once and 0 < batches < window:
+        warn(
+            f"accumulate_grad_batches={window} is above the {batches:.0f} batches of an epoch, and the rest at "
+            f"an epoch's end takes a step: there is one step an epoch. Write accumulate_grad_batches={batches:.0f}.",
+            code="LT523",
+        )
+
+
+def _check(
+    made: Optimization, module: LightningModule, precision: Precision, kind: str, window: int, *, by_itself: bool
+) -> None:
+    """Refuse optimizers that lt cannot step; ``by_itself``: it is lt that steps them."""
+    if kind == "manual":
+        return
+    if kind == "several" and by_itself:
+        check_names(made.optimizers, made.names)
+    needing = next((type(o).__name__ for o in made.optimizers if takes_closure(o, offered=module.needs_closure)), None)
+    if needing is not None and kind == "several" and by_itself:
+        raise ConfigError(
+            f"{needing} evaluates its closure by itself, and named optimizers share one training_step, which it "
+            "would repeat for all of them. Return that optimizer alone, or set self.automatic_optimization = False "
+            "and call its step(closure) in training_step.",
+            code="LT515",
+        )
+    if needing is not None and precision.scales:
+        raise ConfigError(
+            f"{needing} evaluates its closure by itself, which precision={precision.name!r} cannot scale. Take "
+            "precision='32-true' or 'bf16-mixed'.",
+            code="LT302",
+        )
+    if window > 1 and any(isinstance(o, LBFGS) for o in made.optimizers):
+        raise ConfigError(
+            f"LBFGS evaluates its closure several times a step, so accumulate_grad_batches={window} cannot be "
+            "exact. Take accumulate_grad_batches=1 and a larger batch.",
+            code="LT302",
+        )
