@@ -52,6 +52,7 @@ MODULES = {
         "lt_core.rank",
         "lt_core.seed",
         "lt_core.states",
+        "lt_core.step",
         "lt_core.terminal",
     ),
     "lt-callbacks": ("lt_callbacks.arguments", "lt_callbacks.filtered", "lt_callbacks.lazy", "lt_callbacks.monitored"),

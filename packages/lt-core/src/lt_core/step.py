@@ -106,9 +106,12 @@ class RunningStep(Interface):
     """A step in one run. Each default does what the Trainer does without it.
 
     Attributes:
+        step: what began it; set by the Trainer, for the first batch on.
         handle: the blocks for the present optimizers, hooks and limits. Another one takes its place where these have
             changed, after :meth:`drop`, and at each epoch.
     """
+
+    step: Step
 
     def __init__(self, handle: StepHandle) -> None:
         self.handle = handle

@@ -1,4 +1,4 @@
-"""The codes of the warnings of lt-memory, which ``Trainer(silence=[...])`` takes."""
+"""The codes of the warnings of lt-memory, which ``lt.errors.silence`` takes."""
 
 # Written by tools/codes.py from the package's code.
 

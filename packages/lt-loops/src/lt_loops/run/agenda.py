@@ -42,7 +42,7 @@ class Agenda:
     def count(self, num_batches: int | float) -> None:
         self.num_batches = num_batches
 
-    def step_by(self, window: int, most_steps: int | None) -> None:
+    def step_by(self, window: int, most_steps: int | None = 1) -> None:
         """Count on a step in each ``window`` of batches, or on several; None for no one knows how many."""
         self.window, self.most_steps = window, most_steps or NEVER
 

@@ -36,8 +36,7 @@ class Training(Owner):
         gaps_known: whether the first step is done, and what of its states no checkpoint can hold is said.
         pending: what the unfinished accumulation window has seen.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
-        step: the step of another package that trains; None for lt's own.
-        running: what it began for this run.
+        running: what a step of another package began for this run; None for lt's own.
     """
 
     def __init__(
@@ -54,7 +53,6 @@ class Training(Owner):
         self.made = Optimization()
         self.pending = Pending()
         self.open_gradients: list[Optimizer] = []
-        self.step: Step | None = None
         self.running: RunningStep | None = None
         self._step_states: tuple[Mapping[str, Any], Mapping[str, Any]] = {}, {}  # by key: of all ranks, of this one
         self.dirty, self.gaps_known = False, False
@@ -70,9 +68,9 @@ class Training(Owner):
     @property
     def by_loss(self) -> bool:
         """Whether the loss that ``training_step`` returns is what trains."""
-        module, step = self._module, self.step
+        module, running = self._module, self.running
         # one that steps several times a batch may have parts without a loss
-        meant = module.trains_without_loss or (step is not None and step.most_steps != 1)
+        meant = module.trains_without_loss or (running is not None and running.step.most_steps != 1)
         return bool(self.optimizers) and module.automatic_optimization and not meant
 
     # ---- what is trained ---------------------------------------------------------------------------------------------
@@ -109,10 +107,11 @@ class Training(Owner):
 
     def begin_step(self, step: Step, handle: StepHandle) -> RunningStep:
         """Return what ``step`` begins for this run, once; then it goes on with another ``handle``."""
-        if self.running is not None and step != self.step:
+        if self.running is not None and step != self.running.step:
             self.end_step()
         if self.running is None:
-            self.step, self.running = step, step.begin(handle)
+            self.running = step.begin(handle)
+            self.running.step = step
             shared, own = self._step_states
             if step.key in shared:
                 self.running.load_state_dict(shared[step.key])
@@ -127,12 +126,12 @@ class Training(Owner):
         """Train by lt's own step from here on."""
         self.drop()
         self._step_states = self.step_states()
-        self.step = self.running = None
+        self.running = None
 
     def step_states(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return the states of steps by key: what all ranks share, and this rank's."""
         shared, own = self._step_states
-        if self.step is not None and self.running is not None and (key := self.step.key):
+        if self.running is not None and (key := self.running.step.key):
             shared, own = {**shared, key: self.running.state_dict()}, {**own, key: self.running.rank_state_dict()}
         return shared, own
 
