@@ -19,7 +19,7 @@ from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.setup.hook_check import check_manual
-from lt_loops.setup.optimizers import Optimization, check_names, takes_closure
+from lt_loops.setup.optimizers import Optimization, check_names, foreign_parameters, takes_closure
 from lt_loops.setup.signatures import adapted, fitted
 from lt_loops.setup.steps import find_step
 from lt_loops.state.plan import Plan, params_of, with_arguments
@@ -40,6 +40,7 @@ def make_plan(run: Run) -> Plan:
     _fill_zero_grad(plan, run.module, strategy, run.position)
     window = 1 if strategy.capabilities.owns_accumulation else limits.window_of(run.position.epoch)
     _check_window(run, window)
+    _check_layers(run)
     check_manual(run.module, limits)  # a hook may have set it
     asked, step = find_step(run.job.settings, limits, strategy, run.module, made)
     kind = _kind_of(run.module, made, window, offered=run.job.policy.offers_closures)
@@ -182,13 +183,27 @@ def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, pos
 
 
 def _check_window(run: Run, window: int) -> None:
-    """Warn, once, of windows that are longer than an epoch."""
-    batches, once = run.agenda.num_batches, not run.position.step and not run.job.settings.fast_dev_run
-    if once and 0 < batches < window:
+    """Warn of windows that are longer than an epoch, where they are new."""
+    batches, begun = run.agenda.num_batches, hasattr(run.training, "plan")
+    is_new = run.agenda.window != window if begun else not run.position.step
+    if is_new and not run.job.settings.fast_dev_run and 0 < batches < window:
         warn(
             f"accumulate_grad_batches={window} is above the {batches:.0f} batches of an epoch, and the rest at "
             f"an epoch's end takes a step: there is one step an epoch. Write accumulate_grad_batches={batches:.0f}.",
             code="LT523",
+        )
+
+
+def _check_layers(run: Run) -> None:
+    """Warn of layers that came after the optimizers."""
+    training, strategy = run.training, run.strategy
+    replaced = {*map(id, foreign_parameters(training.optimizers, run.module))} - training.made.foreign
+    if replaced and strategy.rank == 0 and not strategy.capabilities.sharded_parameters:
+        warn(
+            f"Layers of {type(run.module).__name__} were replaced after configure_optimizers: the new ones are not "
+            "trained, and steps go to parameters that the module does not have. Make layers in setup or "
+            "configure_model.",
+            code="LT245",
         )
 
 
