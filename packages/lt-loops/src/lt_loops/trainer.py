@@ -111,9 +111,6 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         reload_dataloaders_every_n_epochs: ask for new loaders every n epochs; default: 0.
         default_root_dir: where files go when nothing else says it; default: the working directory.
         compile: True, or arguments for ``torch.compile``, to compile the training step.
-        cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape); a
-            number: so many steps as one graph, for tiny steps. What is due in between is never passed over; default:
-            False.
         step: how a batch is trained on, where lt's own way does not do: a name, or a Step.
 
     Raises:
@@ -171,7 +168,6 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         reload_dataloaders_every_n_epochs: int | None = None,
         default_root_dir: str | PathLike[str] | None = None,
         compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
-        cuda_graphs: bool | int | None = None,
         step: Step | str | None = None,
         **unknown: Any,
     ) -> None:

@@ -275,13 +275,7 @@ class Settings:
         written="bool | dict[str, Any]",
         form=rules.as_compile_options,
     )
-    cuda_graphs: bool = _row(
-        False,
-        rules.cuda_graphs,
-        "capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape); a number: so "
-        "many steps as one graph, for tiny steps. What is due in between is never passed over",
-        written="bool | int",
-    )
+    cuda_graphs: bool = _former(False, rules.cuda_graphs)  # step="graphs"; noted once that takes the number of steps
     steps_per_execution: int = _former(
         1,
         rules.count(1, "training batches", instead="Write 1 to run each step by itself."),
