@@ -66,6 +66,17 @@ def test_a_job_on_one_machine_shares_the_cores_listens_on_loopback_and_is_not_in
 
 
 @pytest.mark.ddp
+@pytest.mark.parametrize("launcher", ["spawn", "fork", pytest.param("forkserver", marks=pytest.mark.slow)])
+def test_new_processes_draw_the_random_numbers_that_come_next(launcher):
+    done = subprocess.run(
+        [sys.executable, "draws.py", launcher], cwd=JOBS, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    own, *ranks = done.stdout.splitlines()
+    assert ranks == [own, own]
+
+
+@pytest.mark.ddp
 @pytest.mark.slow
 def test_torchrun_s_processes_are_used_as_they_are(tmp_path):
     done = torchrun("steps.py", "script", "none", "0", FACTS=str(tmp_path))

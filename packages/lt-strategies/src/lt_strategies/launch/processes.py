@@ -24,6 +24,7 @@ import torch
 from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import Launcher, RunResult, end_with_parent
 from lt_core.ranks import Ranks
+from lt_core.seed import capture_generators, reset_seed, restore_generators
 from lt_strategies import group
 from lt_strategies.environments import LaunchedEnvironment
 from lt_strategies.job import RankClient, made_folder
@@ -62,13 +63,13 @@ class SpawnLauncher(Launcher):
         """Raise where this start method cannot work."""
 
     def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> Any:
-        """Return the arguments for the ranks, pickled in one piece so that shared objects stay shared.
+        """Return the arguments and random generators for the ranks, in one pickle so that shared objects stay shared.
 
         Raises:
             ConfigError: when something in it cannot be pickled.
         """
         try:
-            return pickle.dumps((fn, args, strategy))
+            return pickle.dumps((fn, args, strategy, capture_generators()))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ConfigError(
                 f"launcher {self.name!r} pickles module, data and callbacks for its processes, and that failed: "
@@ -141,7 +142,7 @@ class ForkLauncher(SpawnLauncher):
 
     def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> Any:
         gc.collect()  # where threads can be joined; see _work
-        return fn, args, strategy
+        return fn, args, strategy, capture_generators()
 
 
 class ForkserverLauncher(SpawnLauncher):
@@ -179,7 +180,11 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
         if isinstance(payload, tuple):  # forked: no thread of the parent is here, of its OpenMP pool or its groups
             torch.set_num_threads(1)
             gc.freeze()  # a group that is collected joins its threads
-        fn, args, strategy = pickle.loads(payload) if isinstance(payload, bytes) else payload
+        if isinstance(payload, bytes):
+            reset_seed()  # of the devices too, which a process just started has not opened
+            payload = pickle.loads(payload)
+        fn, args, strategy, generators = payload
+        restore_generators(generators)  # Python seeds its own anew in a fork too
         strategy.join(LaunchedEnvironment.of(mine))
         result = run_here(fn, args, strategy)
         if rank == 0:
