@@ -141,7 +141,7 @@ def executed(kind: str, folder: str, manager: str, require: str) -> str:
     hidden = (
         ""
         if kind == "widgets"
-        else "from lt_callbacks.progress import notebook; notebook.find_spec = lambda name: None\n"
+        else "from lt_callbacks.progress import progress_bar; progress_bar.find_spec = lambda name: None\n"
     )
     setup = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{hidden}from terminal import train"
     notebook = new.new_notebook(cells=[new.new_code_cell(setup), new.new_code_cell("train(4, epochs=5)")])

@@ -14,18 +14,14 @@ import pytest
 import torch
 from tests.patience import PATIENCE
 
-import lt_callbacks
-from lt_callbacks import ProgressBar, TQDMProgressBar
-from lt_callbacks.progress import default_bar
+from lt_callbacks import ProgressBar, RichProgressBar, TQDMProgressBar
 from lt_callbacks.progress.best import BestValues
 from lt_callbacks.progress.history import History
 from lt_callbacks.progress.lines import LineDisplay
-from lt_callbacks.progress.notebook import NotebookLine
 from lt_callbacks.progress.phase import Phase, fit_metrics, format_metrics, format_seconds
-from lt_callbacks.progress.progress_bar import _on_terminal, in_notebook
+from lt_callbacks.progress.progress_bar import is_live
 from lt_core.errors import ConfigError
 from lt_core.logger import Logger
-from lt_core.plugins import install_hint
 from lt_testing import FakeTrainer
 
 
@@ -214,9 +210,16 @@ def test_the_rate_is_in_samples_or_in_tokens_where_losses_are_weighted_by_them(b
     assert (bar._phase.unit, bar._phase.units) == (unit, 3 * (weight or samples or 1))
 
 
+class Table(History):
+    """A history without its colours."""
+
+    def add(self, *args):
+        return re.sub(r"\x1b\[[\d;]*m", "", super().add(*args))
+
+
 @pytest.mark.parametrize("room", [60, 80, 120])
 def test_rows_of_many_metrics_fit_the_terminal_and_stand_below_their_names(room):
-    table, phase = History(coloured=False), Phase(kind="train", description="Epoch 0/9", total=4)
+    table, phase = Table(), Phase(kind="train", description="Epoch 0/9", total=4)
     phase.advance(4, phase.started + 1.0)
     names = [
         "train_loss",
@@ -230,7 +233,7 @@ def test_rows_of_many_metrics_fit_the_terminal_and_stand_below_their_names(room)
 
 
 def test_a_number_that_is_wider_than_its_column_has_the_heading_said_again():
-    table, phase = History(coloured=False), Phase(kind="train", description="Epoch 0/9")
+    table, phase = Table(), Phase(kind="train", description="Epoch 0/9")
     assert table.add(phase, {"loss": 0.5}, 80).startswith("\n")
     assert len(table.add(phase, {"loss": "0.123456789"}, 80).splitlines()) == 2
     assert len(table.add(phase, {"loss": 0.5}, 80).splitlines()) == 1
@@ -239,7 +242,7 @@ def test_a_number_that_is_wider_than_its_column_has_the_heading_said_again():
 def test_an_epoch_that_is_cut_short_says_where():
     phase = Phase(kind="train", description="Epoch 0", total=40, done=0)
     phase.done = 3
-    assert "Epoch 0 3/40" in History(coloured=False).add(phase, {}, 80)
+    assert "Epoch 0 3/40" in Table().add(phase, {}, 80)
 
 
 def test_metrics_that_do_not_fit_beside_the_bar_are_counted():
@@ -259,17 +262,13 @@ def test_a_batch_job_s_log_has_no_control_characters(capsys):
     assert capsys.readouterr().out.replace("\n", "").isprintable()
 
 
-def test_a_notebook_without_widgets_shows_a_line_of_plain_text(monkeypatch):
-    displayed = []
-    handle = types.SimpleNamespace(update=lambda data, raw: displayed.append(data))
-    module = types.ModuleType("IPython.display")
-    module.display = lambda data, raw, display_id: displayed.append(data) or handle
-    monkeypatch.setitem(sys.modules, "IPython.display", module)
-    line = NotebookLine()
-    for text in ("\rEpoch 0", "\rEpoch 1  "):
-        line.write(text)
-        line.flush()
-    assert displayed == [{"text/plain": "Epoch 0"}, {"text/plain": "Epoch 1"}]
+@pytest.mark.parametrize("widgets", [True, False])
+def test_a_notebook_has_a_bar_where_it_has_widgets_and_lines_elsewhere(monkeypatch, widgets):
+    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", types.ModuleType("zmqshell"))
+    monkeypatch.setattr("lt_callbacks.progress.progress_bar.find_spec", lambda name: widgets or None)
+    bar, trainer = RichProgressBar(), make_trainer()
+    bar.setup(trainer, trainer.lightning_module, "fit")
+    assert isinstance(bar.make_display(), LineDisplay) is not widgets
 
 
 def run_on_terminal(code):
@@ -341,7 +340,6 @@ def test_prints_logs_and_warnings_do_not_tear_the_tqdm_bar():
 
 
 def test_prints_and_logs_do_not_tear_the_rich_bar():
-    pytest.importorskip("rich")
     code, lines = run_on_terminal("fit(RichProgressBar(), talk=True)")
     assert code == 0
     check_rows(lines)
@@ -349,7 +347,6 @@ def test_prints_and_logs_do_not_tear_the_rich_bar():
 
 @pytest.mark.parametrize("kind", ["TQDMProgressBar", "RichProgressBar"])
 def test_ctrl_c_leaves_a_clean_terminal(kind):
-    pytest.importorskip("rich")
     code, lines = run_on_terminal(f"""
         out, err = sys.stdout, sys.stderr
         try:
@@ -368,26 +365,8 @@ def test_leave_keeps_a_line_for_each_epoch():
     assert [line[:10] for line in lines] == ["Epoch 0/1 ", "Epoch 1/1 "]
 
 
-def test_a_notebook_gets_tqdm_bars_although_stdout_is_no_terminal(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", types.ModuleType("ipykernel.zmqshell"))
-    bar, trainer = TQDMProgressBar(), make_trainer()
-    made = []
-    monkeypatch.setattr(bar, "make_display", lambda: made.append(1) or LineDisplay())
-    bar.setup(trainer, trainer.lightning_module, "fit")
-    bar.on_train_start(trainer, trainer.lightning_module)
-    assert made == [1]
-
-
-@pytest.mark.parametrize("name", ["RichProgressBar", "RichModelSummary"])
-def test_rich_is_named_where_it_is_missing(monkeypatch, name):
-    monkeypatch.setitem(sys.modules, "rich", None)
-    with pytest.raises(ConfigError, match=f"{name} needs rich: {re.escape(install_hint('lt-callbacks[rich]'))}"):
-        getattr(lt_callbacks, name)()
-
-
 @pytest.mark.parametrize("kind", ["TQDMProgressBar", "RichProgressBar"])
 def test_a_validation_in_an_epoch_has_the_epoch_s_line(kind):
-    pytest.importorskip("rich")
     _, lines = run_on_terminal(f"fit({kind}(), interrupt='validation')")
     (bar,) = [line for line in lines if line.startswith("Epoch")]
     assert bar.startswith("Epoch 0/1 · Validation")
@@ -403,25 +382,15 @@ def test_a_validation_bar_of_one_s_own_has_a_line_of_its_own():
                 return bar
         fit(Own(), interrupt="validation")
     """)
-    assert sum(line.startswith("Epoch 0/1 ━") for line in lines) == 1
+    assert sum(re.match("Epoch 0/1 +━", line) is not None for line in lines) == 1
 
 
 def test_a_dumb_terminal_gets_lines(monkeypatch):
     monkeypatch.setattr("sys.stdout", types.SimpleNamespace(isatty=lambda: True))
     monkeypatch.setenv("TERM", "dumb")
-    assert not _on_terminal()
+    assert not is_live()
     monkeypatch.setenv("TERM", "xterm")
-    assert _on_terminal()
-
-
-@pytest.mark.parametrize("notebook", [False, True])
-def test_the_trainer_s_own_bar_is_rich_s_where_it_is_installed_and_no_notebook(monkeypatch, notebook):
-    pytest.importorskip("rich")
-    if notebook:
-        monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", types.ModuleType("zmqshell"))
-    assert type(default_bar()).__name__ == ("TQDMProgressBar" if notebook else "RichProgressBar")
-    monkeypatch.setattr("lt_callbacks.progress.find_spec", lambda name: None)
-    assert type(default_bar()) is TQDMProgressBar
+    assert is_live()
 
 
 class _Drawn:
@@ -446,7 +415,7 @@ class _Drawn:
 
 
 def test_the_epochs_bar_shows_all_its_batches_while_validation_runs(monkeypatch):
-    monkeypatch.setattr("lt_callbacks.progress.progress_bar.in_notebook", lambda: True)
+    monkeypatch.setattr("lt_callbacks.progress.progress_bar.is_live", lambda: True)
     bar, trainer, display = TQDMProgressBar(refresh_rate=4), make_trainer(num_training_batches=6), _Drawn()
     bar.make_display = lambda: display
     bar.setup(trainer, trainer.lightning_module, "fit")
@@ -470,10 +439,11 @@ def test_a_bar_that_draws_in_its_own_hooks_needs_no_display(capsys):
 
 def test_a_process_forked_from_a_notebook_shows_no_widgets(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", types.ModuleType("zmqshell"))
-    assert in_notebook()
+    monkeypatch.setattr("lt_callbacks.progress.progress_bar.find_spec", lambda name: True)
+    assert is_live()
     child = os.fork()
     if not child:
-        os._exit(int(in_notebook()))
+        os._exit(int(is_live()))
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -494,8 +464,7 @@ def test_a_bar_that_reaches_for_its_tqdm_works_off_a_terminal(capsys):
         _ = bar.progress_bar
 
 
-def test_a_description_of_ones_own_stays(monkeypatch):
-    monkeypatch.setattr("lt_callbacks.progress.progress_bar.in_notebook", lambda: True)
+def test_a_description_of_ones_own_stays_for_its_epoch():
     bar, trainer = Described(), make_trainer()
     module, said = trainer.lightning_module, []
     bar.setup(trainer, module, "fit")
@@ -503,9 +472,80 @@ def test_a_description_of_ones_own_stays(monkeypatch):
     for epoch in range(2):
         trainer.current_epoch = epoch
         run_epoch(bar, trainer)
-        said.append(bar._display._bars["train"].desc)
+        said.append((bar.train_progress_bar.desc, bar._bars["train"]._phase.label))
     bar.on_train_end(trainer, module)
-    assert [text.strip(": ") for text in said] == ["Run 0", "Run 1"]
+    assert said == [("Run 0", "Run 0"), ("Run 1", "Run 1")]
+
+
+def test_a_bar_has_the_methods_of_tqdm_and_shows_what_they_say():
+    _, lines = run_on_terminal("""
+        class Talks(TQDMProgressBar):
+            def on_train_batch_end(self, trainer, *args):
+                bar = self.train_progress_bar
+                bar.set_description(f"Run [/{bar.n} of {bar.total}]")
+                bar.set_postfix({"mine": 0.5}, other=1)
+                bar.update(); bar.refresh(); bar.unpause()
+                if bar.n == 4:
+                    bar.write("above")
+                super().on_train_batch_end(trainer, *args)
+        fit(Talks(), interrupt="validation")
+    """)
+    assert "above" in lines
+    (bar,) = [line for line in lines if "Validation" in line]
+    assert bar.startswith("Epoch 0/1 · Validation")
+    assert run_on_terminal("""
+        class Talks(TQDMProgressBar):
+            def on_train_batch_end(self, trainer, *args):
+                self.train_progress_bar.set_description("Run [/x]")
+                self.train_progress_bar.set_postfix({"mine": 0.5}, other=1)
+                super().on_train_batch_end(trainer, *args)
+        fit(Talks(), interrupt=True)
+    """)[1][0].startswith("Run [/x] ━")
+
+
+class FakeTqdm:
+    """What is asked of a tqdm of the user's own."""
+
+    made: list = []  # noqa: RUF012  (cleared by each test)
+
+    def __init__(self, **arguments):
+        self.n, self.initial, self.said, self.closed, self.ends = 0, 0, "", False, []
+        self.made.append(self)
+
+    def set_description_str(self, text, refresh=True):
+        self.said = text
+
+    set_postfix_str = lambda self, text, refresh=True: None  # noqa: E731
+
+    def reset(self, total=None):
+        self.n, self.total = 0, total
+
+    def update(self, n=1):
+        self.n += n
+
+    def refresh(self):
+        self.ends.append(self.n)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize("maker", ["init_train_tqdm", "init_validation_tqdm"])
+def test_a_tqdm_of_ones_own_is_moved_on_and_the_others_become_tqdm_s(monkeypatch, maker):
+    FakeTqdm.made.clear()
+    monkeypatch.setattr("lt_callbacks.progress.tqdm_progress._tqdm_class", lambda: FakeTqdm)
+    own = []
+
+    def make(self):
+        own.append(FakeTqdm())
+        return own[-1]
+
+    bar = type("Own", (TQDMProgressBar,), {maker: make})()
+    fit(bar, make_trainer())
+    assert len(own) == 2  # a bar for each epoch
+    assert [one.ends[-1] for one in own] == ([5, 5] if maker == "init_train_tqdm" else [3, 3])
+    assert all(one.closed for one in FakeTqdm.made)
+    assert {one.said for one in FakeTqdm.made} >= {"Epoch 1/1", "Epoch 1/1 · Validation"}
 
 
 def test_bars_that_are_overridden_are_made_whatever_the_place_and_however_short_the_phase(monkeypatch):
@@ -529,9 +569,7 @@ def test_the_environment_makes_bars_rarer(monkeypatch):
     monkeypatch.setenv("TQDM_MINITERS", "5")
     monkeypatch.setenv("TQDM_MININTERVAL", "2.5")
     assert [TQDMProgressBar(rate).refresh_rate for rate in (0, 1, 9)] == [0, 5, 9]
-    display = TQDMProgressBar().make_display()
-    assert display.interval(Phase(kind="train", description="", total=None)) == 2.5
-    display.close()
+    assert TQDMProgressBar()._interval == 2.5
 
 
 def test_a_rate_of_the_environment_that_is_no_number_is_named(monkeypatch):

@@ -1,8 +1,7 @@
-"""Progress bars: one design, drawn by tqdm or by rich, and as plain lines where stdout is no terminal."""
+"""Progress bars: drawn by rich, and as plain lines where stdout is no terminal."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,15 +10,7 @@ if TYPE_CHECKING:
     from lt_callbacks.progress.rich_progress import RichProgressBarTheme as RichProgressBarTheme
     from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressBar
 
-__all__ = ["ProgressBar", "RichProgressBar", "RichProgressBarTheme", "TQDMProgressBar", "default_bar"]
-
-
-def default_bar() -> ProgressBar:
-    """Return the Trainer's own bar: rich's where rich is installed, tqdm's in a notebook and elsewhere."""
-    from lt_callbacks import RichProgressBar, TQDMProgressBar
-    from lt_callbacks.progress.progress_bar import in_notebook
-
-    return TQDMProgressBar() if in_notebook() or find_spec("rich") is None else RichProgressBar()
+__all__ = ["ProgressBar", "RichProgressBar", "RichProgressBarTheme", "TQDMProgressBar"]
 
 
 def __getattr__(name: str) -> Any:

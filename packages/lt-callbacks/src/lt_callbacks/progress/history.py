@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -32,13 +31,9 @@ class History:
 
     Where the terminal is narrow, names go on in the next line of the heading; then the throughput is left out, then the
     metrics that come last, and the heading says how many.
-
-    Args:
-        coloured: whether the terminal understands escape codes.
     """
 
-    def __init__(self, *, coloured: bool) -> None:
-        self._coloured = coloured
+    def __init__(self) -> None:
         self._room = self._rows = 0
         self._widths: dict[_Head, int] = {}
         self._columns: dict[_Head, _Column] = {}
@@ -84,21 +79,17 @@ class History:
         lines = ["".join(map(str.rjust, texts, widths)).rstrip() for texts in zip(*padded, strict=True)]
         hidden = sum(head.metric for head in self._widths) - sum(head.metric for head in self._columns)
         lines[-1] += f" +{hidden}" if hidden else ""
-        return [self._styled(line, "2") for line in lines]
+        return [_styled(line, "2") for line in lines]
 
     def _cell(self, head: _Head, text: str) -> str:
         width = self._columns[head].width
         if not head.name:
             return text.ljust(width)
-        return self._styled(text.rjust(width), "1;32" if text.endswith(BEST) else "" if head.metric else "2")
-
-    def _styled(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if code and self._coloured else text
+        return _styled(text.rjust(width), "1;32" if text.endswith(BEST) else "" if head.metric else "2")
 
 
-def in_colour() -> bool:
-    """Return whether the user's terminal is to be written to in colours."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def _styled(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
 
 def _layout(widths: Mapping[_Head, int], room: int) -> dict[_Head, _Column]:

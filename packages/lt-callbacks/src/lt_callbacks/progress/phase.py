@@ -21,7 +21,10 @@ class Phase:
         description: what is shown in front.
         total: batches in all, or None where unknown.
         first: batches that were done before this process began (a resume).
-        nested: shown below another one (the validation inside a training epoch).
+        nested: it runs inside another one (a validation inside a training epoch), and has its line.
+        apart: though nested it has a line of its own.
+        label: what is shown in front of a bar; the description, unless the user sets another.
+        postfix: what the user sets behind a bar.
         done: batches done.
         over: it has ended.
         started: when it began (seconds of :func:`time.monotonic`), moved on by the pauses.
@@ -34,6 +37,9 @@ class Phase:
     total: int | None = None
     first: int = 0
     nested: bool = False
+    apart: bool = False
+    label: str = ""
+    postfix: str = ""
     done: int = 0
     over: bool = False
     started: float = field(default_factory=monotonic)
@@ -45,6 +51,7 @@ class Phase:
     _seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        self.label = self.description
         self.done = self.first
         self._last = self.started
 

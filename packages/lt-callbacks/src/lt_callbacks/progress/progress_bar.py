@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from time import monotonic
 from typing import Any
 
@@ -18,14 +19,14 @@ from lt_core.module import LightningModule
 from lt_core.terminal import LossyStream, say
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["ProgressBar", "in_notebook"]
+__all__ = ["ProgressBar", "is_live"]
 
 _IMPORTED_BY = os.getpid()
 """The process that imported this module; one that was forked from it has another number."""
 
 
 class ProgressBar(Callback):
-    """Shows how far a run is; the base of :class:`TQDMProgressBar` and :class:`RichProgressBar`.
+    """Shows how far a run is; the base of :class:`RichProgressBar`.
 
     It draws by the clock, on rank 0 only. A batch at which nothing is to be drawn costs one look at the clock. Each
     epoch that is done leaves a line with its metrics, above the bar; where stdout is no terminal and no notebook there
@@ -319,8 +320,7 @@ class ProgressBar(Callback):
 
     def _shown_on(self) -> Display:
         if self._display is None:
-            live = in_notebook() or _on_terminal()
-            self._display = self.make_display() if live or self.draws_itself else LineDisplay()
+            self._display = self.make_display() if is_live() or self.draws_itself else LineDisplay()
         return self._display
 
     def _draw_at_rate(self) -> None:
@@ -398,16 +398,13 @@ class ProgressBar(Callback):
         self._next_draw = math.inf
 
 
-def in_notebook() -> bool:
-    """Return whether this process is a notebook's kernel, where bars are widgets.
+def is_live() -> bool:
+    """Return whether there is something on which a line can be drawn over: a terminal, or a notebook with widgets.
 
-    One that was forked from it can print, but reaches no widget.
+    A process that was forked from a notebook's kernel can print, but reaches no widget.
     """
-    return "ipykernel.zmqshell" in sys.modules and os.getpid() == _IMPORTED_BY
-
-
-def _on_terminal() -> bool:
-    """Return whether stdout is a terminal on which a line can be drawn over."""
+    if "ipykernel.zmqshell" in sys.modules:
+        return os.getpid() == _IMPORTED_BY and find_spec("ipywidgets") is not None
     return LossyStream(sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
 
 

@@ -1,20 +1,17 @@
-"""A progress bar drawn by rich."""
+"""The progress bar, drawn by rich."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from lt_callbacks.arguments import require_package
 from lt_callbacks.progress.history import History
 from lt_callbacks.progress.lines import LineDisplay
-from lt_callbacks.progress.notebook import has_widgets
 from lt_callbacks.progress.phase import Display, Metrics, Phase, fit_metrics
-from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
-from lt_callbacks.progress.stdout_guard import LogRedirect
+from lt_callbacks.progress.progress_bar import ProgressBar, is_live
 from lt_core.arguments import checks_arguments
 from lt_core.terminal import LossyStream
 from lt_core.trainer import TrainerAPI
@@ -24,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RichProgressBar", "RichProgressBarTheme"]
 
-_INTERVAL = 0.1
+INTERVAL = 0.1
+"""Seconds between two drawings."""
+
 _LEAST_BAR = 12
 
 
@@ -58,7 +57,7 @@ class RichProgressBarTheme:
 
 
 class RichProgressBar(ProgressBar):
-    """Progress bars by rich (``pip install lt-callbacks[rich]``): what :class:`TQDMProgressBar` shows, drawn by rich.
+    """Progress bars by rich: one line for the epoch and the validation in it, below a row for each epoch done.
 
     To change the columns, override :meth:`configure_columns`.
 
@@ -69,7 +68,7 @@ class RichProgressBar(ProgressBar):
         console_kwargs: arguments for ``rich.console.Console``.
 
     Raises:
-        ConfigError: where rich is not installed, or for a negative ``refresh_rate``.
+        ConfigError: for a negative ``refresh_rate``.
     """
 
     @checks_arguments
@@ -81,14 +80,13 @@ class RichProgressBar(ProgressBar):
         console_kwargs: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(refresh_rate)
-        require_package("RichProgressBar", "rich", "lt-callbacks[rich]")
-        self._leave = leave
+        self._interval, self._leave = INTERVAL, leave
         self.theme = theme if theme is not None else RichProgressBarTheme()
         self._console_kwargs = console_kwargs or {}
 
     def make_display(self) -> Display:
-        """Return the bars; lines in a notebook without widgets, which rich needs there."""
-        if in_notebook() and not has_widgets():
+        """Return the bars; lines where nothing can be drawn over."""
+        if not is_live():
             return LineDisplay()
         from rich.console import Console
         from rich.progress import Progress
@@ -97,7 +95,7 @@ class RichProgressBar(ProgressBar):
         console = Console(**{"file": LossyStream(sys.stdout), **self._console_kwargs})
         redirect = LossyStream(sys.stderr).isatty()  # a file that stderr goes to still gets it
         progress = Progress(*columns, auto_refresh=False, console=console, expand=True, redirect_stderr=redirect)
-        return _RichDisplay(progress, self._leave, self.theme)
+        return RichDisplay(progress, self._interval, self._leave, self.theme)
 
     def configure_columns(self, trainer: TrainerAPI) -> list[ProgressColumn]:
         """Return the columns; a task's ``fields`` hold ``count``, ``times``, ``speed`` and ``metrics`` as text."""
@@ -106,7 +104,12 @@ class RichProgressBar(ProgressBar):
 
         theme = self.theme
         return [
-            TextColumn("{task.description}", style=theme.description or "none", table_column=Column(no_wrap=True)),
+            TextColumn(
+                "{task.description}",
+                style=theme.description or "none",
+                markup=False,  # a bracket that is no style's would end the training
+                table_column=Column(no_wrap=True),
+            ),
             BarColumn(
                 bar_width=None,
                 table_column=Column(ratio=1),
@@ -121,50 +124,45 @@ class RichProgressBar(ProgressBar):
         ]
 
 
-class _RichDisplay:
+class RichDisplay:
     """Draws phases as tasks of one ``rich.progress.Progress``, which keeps prints above itself."""
 
     delay = 0.0
 
-    def __init__(self, progress: Progress, leave: bool, theme: RichProgressBarTheme) -> None:
-        self._progress = progress
-        self._leave = leave
-        self._theme = theme
+    def __init__(self, progress: Progress, interval: float, leave: bool, theme: RichProgressBarTheme) -> None:
+        self._progress, self._interval, self._leave, self._theme = progress, interval, leave, theme
         self._tasks: dict[str, TaskID] = {}
         self._shown: dict[str, Phase] = {}
-        self._drawn = 0.0
-        self._history = History(coloured=True)
-        self._logs = LogRedirect()
-        before = sys.stdout, sys.stderr
-        progress.start()
-        for old, new in zip(before, (sys.stdout, sys.stderr), strict=True):
-            self._logs.open(old, new)
+        self._history = History()
+        self._moved: list[tuple[logging.StreamHandler[Any], Any]] = []
 
     def interval(self, phase: Phase) -> float:
-        return _INTERVAL
+        return self._interval
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
         slot = self._slot(phase)
         task = self._tasks.get(slot)
         if phase.over and (task is None or self._has_row(phase)):
             return  # its line is there already
+        if not self._progress.live.is_started:
+            self._start()
         if task is None:
             task = self._tasks[slot] = self._progress.add_task("", total=None)
         self._shown[slot] = phase
         theme, room = self._theme, self._progress.console.width - _LEAST_BAR
-        room -= len(f"{phase.description} {phase.count} {phase.times} {phase.speed}  ")
+        room -= len(f"{phase.label} {phase.count} {phase.times} {phase.speed} {phase.postfix} ")
+        shown = fit_metrics(metrics(), room, theme.metrics_text_delimiter, theme.metrics_format)
         self._progress.update(
             task,
-            description=phase.description,
+            description=phase.label,
             total=phase.total,
             completed=phase.done,
             count=phase.count,
             times=phase.times,
             speed=phase.speed,
-            metrics=fit_metrics(metrics(), room, theme.metrics_text_delimiter, theme.metrics_format),
+            metrics=f"{phase.postfix} {shown}".lstrip(),
         )
         self._progress.refresh()
-        self._drawn = monotonic()
 
     def finish(self, phase: Phase, metrics: Metrics) -> None:
         if self._has_row(phase):
@@ -189,7 +187,7 @@ class _RichDisplay:
 
     def _slot(self, phase: Phase) -> str:
         """Return which bar shows a phase: a validation in an epoch has the epoch's."""
-        return "train" if phase.nested and "train" in self._tasks else phase.kind
+        return "train" if phase.nested and not phase.apart and "train" in self._tasks else phase.kind
 
     def resume(self, phase: Phase) -> None:
         self._shown["train"] = phase
@@ -198,8 +196,26 @@ class _RichDisplay:
         task = self._tasks.pop("train", None)
         if task is not None and self._shown["train"].over and self._has_row(self._shown["train"]):
             self._progress.remove_task(task)
-        self._logs.close()
+        self.pause(erased=False)
+
+    def pause(self, *, erased: bool = True) -> None:
+        """Give the streams back until the next update, with the bars erased or left standing."""
+        for handler, stream in self._moved:
+            handler.setStream(stream)
+        self._moved = []
+        self._progress.live.transient = erased
         self._progress.stop()
+
+    def _start(self) -> None:
+        """Have what is printed and logged stand above the bar."""
+        before = sys.stdout, sys.stderr
+        self._progress.start()
+        for old, new in zip(before, (sys.stdout, sys.stderr), strict=True):
+            for logger in [logging.root, *logging.root.manager.loggerDict.values()]:
+                for handler in getattr(logger, "handlers", ()):
+                    if isinstance(handler, logging.StreamHandler) and handler.stream is old and old is not new:
+                        handler.setStream(new)
+                        self._moved.append((handler, old))
 
 
 def _field(name: str, style: str) -> ProgressColumn:

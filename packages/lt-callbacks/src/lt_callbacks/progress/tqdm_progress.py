@@ -1,73 +1,111 @@
-"""The default progress bar, drawn by tqdm on a terminal and as a widget in a notebook."""
+"""Lightning's name for the bar, with tqdm's methods over it; a tqdm of the user's own takes its place."""
 
 from __future__ import annotations
 
 import math
 import os
-from functools import cache
 from importlib import import_module
-from shutil import get_terminal_size
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lt_callbacks.arguments import whole
-from lt_callbacks.progress.history import History, in_colour
-from lt_callbacks.progress.notebook import NotebookLine, has_widgets
-from lt_callbacks.progress.phase import Display, Metrics, Phase, fit_metrics, format_metrics
-from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
-from lt_callbacks.progress.stdout_guard import StdoutGuard, raw_stdout
+from lt_callbacks.progress.phase import Metrics, Phase, format_metrics
+from lt_callbacks.progress.rich_progress import INTERVAL, RichDisplay, RichProgressBar
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError
-from lt_core.terminal import LossyStream, say
+from lt_core.terminal import say
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
-
-__all__ = ["TQDMProgressBar"]
+__all__ = ["PhaseBar", "TQDMProgressBar", "convert_inf"]
 
 Number = TypeVar("Number", int, float)
 
-_INTERVAL = 0.1
-"""Seconds between two drawings."""
-
-_LINE = "{desc} {bar} {count}  {times}  {speed}  {metrics}"
-_SIGNS = "─╾━"  # not done, half done, done
-_LEAST_BAR = 12
-_WIDE = 90
-"""Columns in a notebook, which has no width of its own."""
-
-_COLOUR = "#9b87f5"
-
-_ATTRIBUTE = {
-    "sanity": "val_progress_bar",
-    "train": "train_progress_bar",
-    "validate": "val_progress_bar",
-    "test": "test_progress_bar",
-    "predict": "predict_progress_bar",
+_NAMES = {
+    "sanity": ("init_sanity_tqdm", "val_progress_bar"),
+    "train": ("init_train_tqdm", "train_progress_bar"),
+    "validate": ("init_validation_tqdm", "val_progress_bar"),
+    "test": ("init_test_tqdm", "test_progress_bar"),
+    "predict": ("init_predict_tqdm", "predict_progress_bar"),
 }
-"""Where users find the bar of a kind."""
-
-_MAKER = {
-    "sanity": "init_sanity_tqdm",
-    "train": "init_train_tqdm",
-    "validate": "init_validation_tqdm",
-    "test": "init_test_tqdm",
-    "predict": "init_predict_tqdm",
-}
-"""What makes the bar of a kind."""
+"""By kind of phase: what makes its bar, and where users find it."""
 
 
-class TQDMProgressBar(ProgressBar):
-    """Progress bars by tqdm: one line for the epoch and the validation in it, below a row for each epoch done.
+class PhaseBar:
+    """Offers tqdm's methods over a bar that is drawn by the clock.
 
-    To change a bar, override ``init_train_tqdm`` (or its siblings for validation, test, prediction, sanity check) and
-    return a tqdm of your own. ``train_progress_bar``, ``val_progress_bar``, ``test_progress_bar`` and
-    ``predict_progress_bar`` are the bars themselves; where none is drawn, as off a terminal, one that draws nothing.
+    Attributes:
+        desc: what stands before the bar.
+        disable: whether nothing is drawn.
+    """
+
+    def __init__(self, desc: str = "") -> None:
+        self.desc = desc
+        self._phase: Phase | None = None
+
+    def show(self, phase: Phase) -> None:
+        """Be the bar of ``phase`` from here on."""
+        self._phase, self.desc = phase, phase.description
+
+    @property
+    def disable(self) -> bool:
+        return self._phase is None
+
+    @property
+    def n(self) -> int:
+        """Batches done."""
+        return self._phase.done if self._phase is not None else 0
+
+    @property
+    def total(self) -> int | None:
+        """Batches in all; None where unknown."""
+        return self._phase.total if self._phase is not None else None
+
+    @total.setter
+    def total(self, total: float | None) -> None:
+        if self._phase is not None:
+            known = convert_inf(total)
+            self._phase.total = None if known is None else int(known)
+
+    def reset(self, total: float | None = None) -> None:
+        self.total = self.total if total is None else total
+
+    def set_description(self, desc: str | None = None, refresh: bool = True) -> None:
+        """Set what stands before the bar, until the next epoch, validation... begins."""
+        self.desc = desc or ""
+        if self._phase is not None:
+            self._phase.label = self.desc
+
+    set_description_str = set_description
+
+    def set_postfix(self, ordered_dict: Any = None, refresh: bool = True, **values: Any) -> None:
+        """Set what stands behind the bar, before the metrics."""
+        self.set_postfix_str(format_metrics({**dict(ordered_dict or {}), **values}))
+
+    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
+        if self._phase is not None:
+            self._phase.postfix = s
+
+    @staticmethod
+    def write(s: object, file: Any = None, end: str = "\n", nolock: bool = False) -> None:
+        """Print above the bar."""
+        say(s, end=end, **({"file": file} if file is not None else {}))
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing, as the clock says when there is something to draw."""
+
+    clear = close = display = refresh = unpause = update
+
+
+class TQDMProgressBar(RichProgressBar):
+    """The bar of :class:`RichProgressBar`, with the members of Lightning's bar by tqdm.
+
+    ``train_progress_bar``, ``val_progress_bar``, ``test_progress_bar`` and ``predict_progress_bar`` are the bars, with
+    tqdm's methods: ``set_description``, ``set_postfix``, ``write``... To have a bar drawn by tqdm, override
+    ``init_train_tqdm`` (or its siblings for validation, test, prediction, sanity check) and return a tqdm of your own;
+    all bars of the run are tqdm's from there on.
 
     Args:
-        refresh_rate: show only every this many batches (still 10 times a second at most); 0 shows nothing. As for all
-            bars of tqdm, ``TQDM_MINITERS`` and ``TQDM_MININTERVAL`` (seconds) in the environment make it rarer.
-        process_position: lines to leave free above the bar, for several bars in one terminal.
+        refresh_rate: show only every this many batches (still 10 times a second at most); 0 shows nothing. As for bars
+            of tqdm, ``TQDM_MINITERS`` and ``TQDM_MININTERVAL`` (seconds) in the environment make it rarer.
+        process_position: lines to leave free above bars of tqdm, for several in one terminal.
         leave: keep the finished bar of each epoch, in place of its row.
 
     Raises:
@@ -76,218 +114,133 @@ class TQDMProgressBar(ProgressBar):
 
     @checks_arguments
     def __init__(self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False) -> None:
-        super().__init__(_at_least("TQDM_MINITERS", refresh_rate) if refresh_rate else 0)
+        super().__init__(_at_least("TQDM_MINITERS", refresh_rate) if refresh_rate else 0, leave)
         self._process_position = whole("TQDMProgressBar", "process_position", process_position)
-        self._leave = leave
+        self._interval = _at_least("TQDM_MININTERVAL", INTERVAL)
+        self._bars: dict[str, Any] = {}
 
     @property
     def process_position(self) -> int:
-        """Lines left free above the bar."""
+        """Lines left free above bars of tqdm."""
         return self._process_position
-
-    def make_display(self) -> Display:
-        """Return the bars."""
-        return _TqdmDisplay(self, self._leave)
 
     @property
     def draws_itself(self) -> bool:
         """Whether it draws off a terminal too: where a bar was overridden, as that may draw anywhere."""
-        return super().draws_itself or any(self._is_overridden(name) for name in _MAKER.values())
+        return super().draws_itself or any(map(self._is_overridden, _NAMES))
 
-    def _is_overridden(self, maker: str) -> bool:
+    def _is_overridden(self, kind: str) -> bool:
+        maker = _NAMES[kind][0]
         return getattr(type(self), maker) is not getattr(TQDMProgressBar, maker)
 
     def _begin(self, phase: Phase) -> None:
+        phase.apart = self._is_overridden("validate")
         super()._begin(phase)
-        if isinstance(self._display, _TqdmDisplay) and self._is_overridden(_MAKER[phase.kind]):
-            self._display.bar_of(phase)  # now, however short the phase is: it may do more than draw
+        if self.is_enabled:
+            if phase.kind != "train":  # one is kept for all epochs
+                self._bars.pop(phase.kind, None)
+            self._bar_of(phase)
+
+    def _bar_of(self, phase: Phase) -> Any:
+        """Return the bar of a phase, made where there is none; the first of the user's own makes all bars tqdm's."""
+        bar = self._bars.get(phase.kind)
+        if bar is None:
+            if isinstance(self._display, RichDisplay) and self._is_overridden(phase.kind):
+                self._display.pause()  # a tqdm that is made meanwhile would write to rich's stdout
+            bar = getattr(self, _NAMES[phase.kind][0])()
+            if not isinstance(bar, PhaseBar) and not self._uses_tqdm:
+                assert self._display is not None
+                self._display.close()
+                self._display, self._bars = _TqdmDisplay(self), {}
+            self._bars[phase.kind] = bar
+        if isinstance(bar, PhaseBar):
+            bar.show(phase)
+        return bar
+
+    def _close(self) -> None:
+        super()._close()
+        self._bars = {}
+
+    @property
+    def _uses_tqdm(self) -> bool:
+        return isinstance(self._display, _TqdmDisplay)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """Answer ``train_progress_bar`` and its siblings: the bar that is drawn, else one that draws nothing."""
-            kinds = [kind for kind, attribute in _ATTRIBUTE.items() if attribute == name]
+            kinds = [kind for kind, (_, attribute) in _NAMES.items() if attribute == name]
             if not kinds:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            phases = [phase for phase in (self._phase, self._outer) if phase is not None and phase.kind in kinds]
-            if phases and isinstance(self._display, _TqdmDisplay):
-                return self._display.bar_of(phases[0])
-            return _tqdm_class()(disable=True)
+            bars = [self._bars[kind] for kind in kinds if kind in self._bars]
+            return bars[-1] if bars else PhaseBar()
 
-    def init_sanity_tqdm(self) -> tqdm[Any]:
+    def init_sanity_tqdm(self) -> Any:
         """Return the bar of the sanity check."""
-        return self._make(self.sanity_check_description, nested=False, leave=False)
+        return self._make(self.sanity_check_description, leave=False)
 
-    def init_train_tqdm(self) -> tqdm[Any]:
+    def init_train_tqdm(self) -> Any:
         """Return the bar of the training epochs."""
-        return self._make(self.train_description, nested=False, leave=True)
+        return self._make(self.train_description)
 
-    def init_validation_tqdm(self) -> tqdm[Any]:
+    def init_validation_tqdm(self) -> Any:
         """Return the bar of validation. Inside an epoch the epoch's line is used, unless this method is overridden."""
-        nested = self.trainer.stage == "fit"
-        return self._make(self.validation_description, nested=nested, leave=not nested)
+        return self._make(self.validation_description, leave=self.trainer.stage != "fit")
 
-    def init_test_tqdm(self) -> tqdm[Any]:
+    def init_test_tqdm(self) -> Any:
         """Return the bar of a test."""
-        return self._make(self.test_description, nested=False, leave=True)
+        return self._make(self.test_description)
 
-    def init_predict_tqdm(self) -> tqdm[Any]:
+    def init_predict_tqdm(self) -> Any:
         """Return the bar of a prediction."""
-        return self._make(self.predict_description, nested=False, leave=True)
+        return self._make(self.predict_description)
 
-    def _make(self, description: str, *, nested: bool, leave: bool) -> tqdm[Any]:
-        notebook = in_notebook()
-        widget = notebook and has_widgets()
-        return _tqdm_class()(
-            desc=description,
-            position=2 * self._process_position + nested,
-            leave=leave,
-            ncols=_WIDE if notebook and not widget else None,
-            dynamic_ncols=widget or not notebook,
-            file=None if widget else NotebookLine() if notebook else LossyStream(raw_stdout()),
-            mininterval=0,
-            miniters=1,
-            bar_format=_LINE,
-            ascii=_signs(),
-            colour=_COLOUR if in_colour() and not notebook else None,
-        )
+    def _make(self, description: str, *, leave: bool = True) -> Any:
+        if not self._uses_tqdm:
+            return PhaseBar(description)
+        position = 2 * self._process_position + (not leave)
+        return _tqdm_class()(desc=description, position=position, leave=leave, dynamic_ncols=True)
 
 
 class _TqdmDisplay:
-    """Draws phases with tqdm bars: one for training and the validation in it, kept over all epochs, and others."""
+    """Moves bars of tqdm on, the user's own among them."""
 
     delay = 0.0
 
-    def __init__(self, owner: TQDMProgressBar, leave: bool) -> None:
+    def __init__(self, owner: TQDMProgressBar) -> None:
         self._owner = owner
-        self._leave = leave
-        self._interval = _at_least("TQDM_MININTERVAL", _INTERVAL)
-        self._bars: dict[str, Any] = {}
-        self._shown: dict[str, Phase] = {}
-        self._visible = False
-        self._drawn = 0.0
-        self._history = History(coloured=in_colour())
-        self._said = ""
-        self._guard = StdoutGuard(self._clear, self._redraw)
-        if not in_notebook():
-            self._guard.open()
+        self._begun: dict[str, Phase] = {}
 
     def interval(self, phase: Phase) -> float:
-        return self._interval
+        return self._owner._interval
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
-        slot = self._slot(phase)
-        if phase.over and (slot not in self._bars or (self._has_row(phase) and not in_notebook())):
-            return  # its line is there already
-        self._guard.settle()
-        bar = self.bar_of(phase)
-        self._describe(bar, phase, metrics)
+        if phase.over:
+            return  # its bar is closed
+        bar = self._owner._bar_of(phase)
+        if self._begun.get(phase.kind) is not phase:
+            self._begun[phase.kind] = phase
+            bar.set_description_str(phase.description, refresh=False)
+            bar.initial = phase.first
+            bar.reset(phase.total)
+            bar.n = phase.first
+        if not phase.nested:
+            bar.set_postfix_str(format_metrics(metrics()), refresh=False)
         if phase.done > bar.n:
             bar.update(phase.done - bar.n)
-        else:
-            bar.refresh()
-        self._visible, self._drawn = True, monotonic()
-
-    def _describe(self, bar: Any, phase: Phase, metrics: Metrics) -> None:
-        """Set what stands behind the bar; in a line of ours as much as there is room for."""
-        if not _is_ours(bar):
-            bar.set_postfix_str(format_metrics(metrics()) if not phase.nested else "", refresh=False)
-            return
-        texts = {"count": phase.count, "times": phase.times, "speed": phase.speed}
-        room = self._room() - len(_LINE.format(desc=bar.desc, bar="", metrics="", **texts)) - _LEAST_BAR
-        bar.fields = {**texts, "metrics": fit_metrics(metrics(), room)}
+        bar.refresh()
 
     def finish(self, phase: Phase, metrics: Metrics) -> None:
-        if self._has_row(phase):
-            say(self._history.add(phase, metrics(), self._room()))  # above the bar
-            return  # the next epoch, or the end, draws the bar
-        stays = phase.nested and self._slot(phase) == "train"
-        if not stays and (phase.kind in self._bars or not (phase.nested or phase.kind == "sanity")):
-            self.update(phase, metrics)
-        if not stays:
-            self._end(phase.kind)
-
-    def _has_row(self, phase: Phase) -> bool:
-        """Return whether a phase that is over stands as a row; bars that users made stay as they are."""
-        return phase.kind == "train" and not self._leave and _is_ours(self.bar_of(phase))
-
-    def _room(self) -> int:
-        return _WIDE if in_notebook() else get_terminal_size().columns
+        self.update(phase, metrics)
+        self._owner._bars.pop(phase.kind).close()
 
     def resume(self, phase: Phase) -> None:
-        bar = self._bars.get(phase.kind)
-        if bar is not None:
-            bar.unpause()
-            if self._shown.get("train") is not phase:
-                self._begin(bar, phase, self._said)
+        """Do nothing: the epoch's bar stood beside the validation's."""
 
     def close(self) -> None:
-        for kind in reversed(list(self._bars)):
-            phase = self._shown.get(kind)
-            if phase is not None and phase.over and not in_notebook() and self._has_row(phase):
-                self._bars[kind].leave = False
-            self._end(kind)
-        self._guard.close()
-
-    def _end(self, kind: str) -> None:
-        bar = self._bars.pop(kind, None)
-        if bar is not None:
+        for bar in reversed(self._owner._bars.values()):
             bar.close()
-        self._visible = bool(self._bars)
-
-    def bar_of(self, phase: Phase) -> Any:
-        """Return the bar of a phase; made, or begun anew, where it was not shown yet."""
-        slot = self._slot(phase)
-        bar = self._bars.get(slot)
-        if bar is None:
-            bar = self._bars[slot] = getattr(self._owner, _MAKER[slot])()
-        if self._shown.get(slot) is not phase:
-            if phase.nested and slot == "train":
-                self._said = bar.desc
-            self._begin(bar, phase, phase.description)
-        return bar
-
-    def _begin(self, bar: Any, phase: Phase, description: str) -> None:
-        """Have a bar show another phase from here on."""
-        self._shown[self._slot(phase)] = phase
-        bar.set_description_str(description, refresh=False)
-        bar.initial = phase.first
-        bar.total = phase.total
-        if not _is_ours(bar) or in_notebook():
-            bar.reset(phase.total)
-        bar.n = bar.last_print_n = max(phase.first, phase.done)
-        bar.start_t = bar._time() - phase.elapsed
-        bar.last_print_t = bar.start_t
-
-    def _slot(self, phase: Phase) -> str:
-        """Return which bar shows a phase: a validation in an epoch has the epoch's."""
-        own = type(self._owner).init_validation_tqdm is not TQDMProgressBar.init_validation_tqdm
-        shares = phase.nested and not own and _is_ours(self._bars.get("train"))
-        return "train" if shares else phase.kind
-
-    def _clear(self) -> None:
-        if self._visible:
-            for bar in self._bars.values():
-                bar.clear()
-            self._visible = False
-
-    def _redraw(self) -> None:
-        now = monotonic()
-        if self._bars and not self._visible and now - self._drawn >= self._interval:
-            for bar in self._bars.values():
-                bar.refresh()
-            self._visible, self._drawn = True, now
-
-
-def _signs() -> str | bool:
-    """Return the characters of a bar: plain ones where stdout has no lines."""
-    encoding = getattr(raw_stdout(), "encoding", None) or "utf-8"
-    return _SIGNS if _SIGNS.encode(encoding, "ignore").decode(encoding) == _SIGNS else True
-
-
-def _is_ours(bar: Any) -> bool:
-    """Return whether a bar has our line; one that a user made, or changed, has another."""
-    return bar is not None and getattr(bar, "bar_format", None) == _LINE
+        self._owner._bars = {}
 
 
 def _at_least(variable: str, own: Number) -> Number:
@@ -299,29 +252,17 @@ def _at_least(variable: str, own: Number) -> Number:
         raise ConfigError(f"{variable}={given!r} in the environment: expected a number.", code="LT580") from None
 
 
-def _tqdm_class() -> type[tqdm[Any]]:
-    """Return tqdm for this place, without the thread that watches bars which nobody updates."""
-    return _with_fields(in_notebook() and has_widgets())
-
-
-@cache
-def _with_fields(widget: bool) -> type[tqdm[Any]]:
-    base: Any = import_module("tqdm.notebook" if widget else "tqdm").tqdm
-
-    def format_dict(self: Any) -> dict[str, Any]:
-        return {**base.format_dict.fget(self), **self.fields}
-
-    fields = dict.fromkeys(("count", "times", "speed", "metrics"), "")
-    return type("tqdm", (base,), {"monitor_interval": 0, "fields": fields, "format_dict": property(format_dict)})
+def _tqdm_class() -> Any:
+    return import_module("tqdm.auto").tqdm
 
 
 def convert_inf(count: float | None) -> float | None:
     """Return a bar's total: None, for tqdm, where it is unknown."""
-    return None if count is None or count in (math.inf, -math.inf) or math.isnan(count) else count
+    return count if count is not None and math.isfinite(count) else None
 
 
 def __getattr__(name: str) -> Any:
-    """Answer ``Tqdm``: the class of the bars, for those that make their own."""
+    """Answer ``Tqdm``: tqdm's class, for bars of one's own; it needs tqdm."""
     if name == "Tqdm":
         return _tqdm_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

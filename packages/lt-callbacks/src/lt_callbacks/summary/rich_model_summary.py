@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from lt_callbacks.arguments import require_package
 from lt_callbacks.summary.model_summary import ModelSummary
 from lt_callbacks.summary.module_table import ModuleTable
 from lt_core.terminal import LossyStream
@@ -14,19 +13,12 @@ __all__ = ["RichModelSummary"]
 
 
 class RichModelSummary(ModelSummary):
-    """The weights summary as a table by rich (``pip install lt-callbacks[rich]``).
+    """The weights summary as a table by rich.
 
     Args:
         max_depth: how many levels of layers get a line: 1 the children, 0 none, -1 all.
         summarize_kwargs: ``header_style`` of the table, a rich style.
-
-    Raises:
-        ConfigError: where rich is not installed.
     """
-
-    def __init__(self, max_depth: int = 1, **summarize_kwargs: Any) -> None:
-        super().__init__(max_depth, **summarize_kwargs)
-        require_package("RichModelSummary", "rich", "lt-callbacks[rich]")
 
     @staticmethod
     def summarize(table: ModuleTable, header_style: str = "bold magenta", **summarize_kwargs: Any) -> None:
