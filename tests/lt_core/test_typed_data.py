@@ -10,7 +10,7 @@ import torch
 
 from lt_core import CheckpointError
 from lt_core.files.plain_data import is_plain
-from lt_core.files.typed_data import plain_with_types, with_types, with_wrappers
+from lt_core.files.typed_data import plain_with_types, with_types
 
 np = pytest.importorskip("numpy")
 
@@ -228,11 +228,4 @@ def test_what_a_file_says_wrongly_leaves_its_plain_values(lie):
     found = with_types(tree)
     for key, value in values.items():
         assert found[key] is value or (lie == "too large a number" and key == "number"), key
-    assert Trap.made == 0
-
-
-def test_low_bit_states_of_a_class_that_nobody_declared_are_an_error(monkeypatch):
-    tree = {"optimizer_states": [[1]], "lt_types": LIES["a class that nobody declared"]}
-    with pytest.raises(CheckpointError, match=r"'.*Trap', which nothing here declared safe"):
-        with_wrappers(tree)
     assert Trap.made == 0

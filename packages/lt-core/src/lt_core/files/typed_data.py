@@ -27,14 +27,15 @@ from lt_core.files.plain_data import MAX_DEPTH, Walk, is_plain
 __all__ = [
     "Change",
     "changed",
+    "declared_safe",
     "is_array",
     "make",
+    "marks_of",
     "plain_tensor",
     "plain_with_types",
     "typed_form",
     "unflattened",
     "with_types",
-    "with_wrappers",
 ]
 
 _KEY = "lt_types"
@@ -153,7 +154,7 @@ class _Typed(Walk):
         names, detail = value.__tensor_flatten__()
         if not is_weight:
             name = f"{type(value).__module__}.{type(value).__qualname__}"
-            if keys[0] != "optimizer_states" or not is_plain(detail) or _declared_safe(name) is None:
+            if keys[0] != "optimizer_states" or not is_plain(detail) or declared_safe(name) is None:
                 raise self.refusal(value, keys)
             self._kinds[id(value)] = [], "tensor", [name, detail, [*value.shape], [*value.stride()]]
         self._alive.append(parts := {name: getattr(value, name) for name in names})
@@ -210,41 +211,15 @@ Change = tuple[Sequence[Any], Callable[[Any], Any]]
 
 def with_types(tree: dict[str, Any]) -> dict[str, Any]:
     """Give the values of a checkpoint back, in place, the types that it names; what else it names stays as it is."""
-    changed(tree, [(keys, partial(make, kind, detail)) for keys, kind, detail in _marks(tree) if kind != "tensor"])
+    changed(tree, [(keys, partial(make, kind, detail)) for keys, kind, detail in marks_of(tree) if kind != "tensor"])
     return tree
 
 
-def with_wrappers(tree: dict[str, Any]) -> dict[str, Any]:
-    """Make the low-bit states of optimizers in a checkpoint, in place, when what declares their classes is imported.
-
-    Raises:
-        CheckpointError: for a class that nothing has declared safe.
-    """
-    changes = []
-    for keys, kind, detail in _marks(tree):
-        if kind == "tensor" and type(detail) is list and len(detail) == 4:
-            if (known := _declared_safe(detail[0])) is None:
-                raise CheckpointError(
-                    f"The file holds tensors of the class {detail[0]!r}, which nothing here declared safe to torch. "
-                    "Import its library before the fit (such as torchao.optim), and resume with the same optimizer.",
-                    code="LT603",
-                )
-            changes.append((keys, partial(_wrapper, known, detail)))
-    changed(tree, changes)
-    return tree
-
-
-def _marks(tree: dict[str, Any]) -> list[tuple[list[Any], Any, Any]]:
+def marks_of(tree: dict[str, Any]) -> list[tuple[list[Any], Any, Any]]:
     """Return the entries of a file that can be ones; anyone may have written them."""
     found = tree.get(_KEY)
     entries = [each for each in found if type(each) is tuple and len(each) == 3] if type(found) is list else []
     return [each for each in entries if type(each[0]) is list and len(each[0]) <= MAX_DEPTH]
-
-
-def _wrapper(known: Any, detail: list[Any], value: Any) -> Any:
-    with contextlib.suppress(Exception):  # what a class makes of senseless parts
-        return known.__tensor_unflatten__(value, *detail[1:])
-    return value
 
 
 def changed(value: Any, changes: Iterable[Change]) -> Any:
@@ -291,7 +266,7 @@ def make(kind: Any, detail: Any, value: Any) -> Any:
     return value
 
 
-def _declared_safe(name: Any) -> Any | None:
+def declared_safe(name: Any) -> Any | None:
     """Return the class of tensors of this name that a library, or the user, has declared safe to torch; none of torch's
     own, which need more than their parts.
     """

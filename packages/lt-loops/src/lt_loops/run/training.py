@@ -10,11 +10,11 @@ from torch.optim import Optimizer
 
 from lt_core.errors import CheckpointError, warn
 from lt_core.files.checkpoint_header import Contents
-from lt_core.files.typed_data import with_wrappers
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.step import RunningStep, Step, StepHandle
 from lt_core.strategy import Strategy
+from lt_loops.checkpoint.low_bits import with_wrappers
 from lt_loops.run.agenda import Agenda
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights

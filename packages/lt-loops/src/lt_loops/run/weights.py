@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from lt_core.errors import warn
 from lt_core.files.checkpoint_header import Contents
-from lt_core.files.partial_save import check_left_out, leave_out
+from lt_core.files.partial_save import check_left_out
 from lt_core.hparams import saved_hparams, settle_hparams
 from lt_core.interface import is_overridden
 from lt_core.loading.from_checkpoint import load_state_dict_strictly
 from lt_core.module import LightningModule
 from lt_core.strategy import Strategy
+from lt_loops.checkpoint.left_out import leave_out
 from lt_loops.state.gaps import Gaps
 from lt_loops.state.owner import Owner, Restore, Saved
 
