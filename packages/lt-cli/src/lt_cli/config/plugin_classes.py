@@ -80,7 +80,7 @@ def spell_out_plugins(words: Sequence[str]) -> list[str]:
 def plugin_names(argument: str) -> list[str]:
     """Return the names without a dot that an argument of the Trainer takes: plug-ins and classes."""
     mine = [plugin for plugin in installed_plugins() if plugin.group in OF_ARGUMENT.get(argument, ())]
-    return sorted({name for plugin in mine for name in (plugin.name, _class_name(plugin))})
+    return sorted({name for plugin in mine for name in (plugin.name, _class_name(plugin)) if "." not in name})
 
 
 def with_classes(key: str, value: Any) -> Any:

@@ -33,6 +33,7 @@ GROUPS_OF = {
     "plugins": ("checkpoint_io", "environments", "launchers", "precision"),
     "precision": ("precision",),
     "profiler": ("profilers",),
+    "step": ("steps",),
     "strategy": ("strategies",),
 }
 """``lt_core.plugins.OF_ARGUMENT``, which cannot be read without torch; a test compares the two."""
@@ -78,7 +79,7 @@ def outline(command: str) -> tuple[str, list[Row]] | None:
     rest: list[Row] = []
     plugins = installed_plugins()
     for name, kind in _parameters(methods["__init__"]).items():
-        known = sorted({plugin.name for plugin in plugins if plugin.group in GROUPS_OF.get(name, ())})
+        known = sorted({plugin.name for plugin in plugins if _is_named(plugin, name)})
         choices = (*known, *(("true", "false") if "bool" in kind else ()))
         row = Row(f"--trainer.{name}", kind, docs.get(name, ""), "trainer", name in COMMON, choices)
         (common if row.common else rest).append(row)
@@ -103,7 +104,12 @@ def plugin_page(words: Sequence[str]) -> str:
 
 def _plugins_of(argument: str) -> list[Plugin]:
     """Return the plug-ins that an argument of the Trainer takes by name."""
-    return [plugin for plugin in installed_plugins() if plugin.group in GROUPS_OF.get(argument, ())]
+    return [plugin for plugin in installed_plugins() if _is_named(plugin, argument)]
+
+
+def _is_named(plugin: Plugin, argument: str) -> bool:
+    """Return whether an argument takes a plug-in by its name; one with a dot is looked up by lt, not by users."""
+    return plugin.group in GROUPS_OF.get(argument, ()) and "." not in plugin.name
 
 
 def _summary_of(origin: str) -> str:
