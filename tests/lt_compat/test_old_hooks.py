@@ -110,6 +110,36 @@ def test_epoch_end_hooks_get_the_outputs_of_all_steps() -> None:
     assert "mean" in trainer.callback_metrics
 
 
+@pytest.mark.parametrize(
+    "hook", ["training_epoch_end", "on_epoch_end", "on_batch_start", "training_step_end", "on_train_epoch_end"]
+)
+@pytest.mark.parametrize("saves", [0, 2])
+def test_a_hook_of_old_is_told_once_however_often_hooks_are_adapted(hook: str, saves: int, tmp_path: Any) -> None:
+    class Told(Returns):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            return self.layer(batch[0]).mean()
+
+        validation_epoch_end = None  # type: ignore[assignment]
+
+    class Keeps(Callback):
+        def on_save_checkpoint(self, trainer: Any, pl_module: Any) -> Any:
+            return {"steps": 4}
+
+    calls: dict[str, Any] = {
+        "training_step_end": lambda self, outputs: outputs,
+        "training_epoch_end": lambda self, outputs: None,
+        "on_train_epoch_end": lambda self, outputs: None,
+    }
+    setattr(Told, hook, calls.get(hook, lambda self: None))
+    trainer = Trainer(**QUIET, callbacks=Keeps())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        trainer.fit(Told(), loader())
+        for number in range(saves):
+            trainer.save_checkpoint(tmp_path / f"{number}.ckpt")
+    assert len([warning for warning in told if f"The hook {hook}" in str(warning.message)]) == 1
+
+
 def test_hooks_with_the_signatures_of_old_are_filled_by_name() -> None:
     class Signatures(Old):
         def training_step(self, batch: Any, batch_idx: int) -> Tensor:

@@ -61,12 +61,11 @@ class OldHooks(Callback):
     def __init__(self, trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> None:
         self._trainer, self._module = trainer, module
         self._outputs: dict[str, list[list[Any]]] = {}
-        self._noted: set[str] = set()
         self._calls: dict[str, list[Callable[..., Any]]] = {}
         for old, (collects, calls) in _EPOCH_ENDS.items():
             method = getattr(module, old, None)
             if callable(method):
-                self._note(old, f"{calls} and keep the outputs yourself", method)
+                _note(old, f"{calls} and keep the outputs yourself", method)
                 self._outputs.setdefault(old, [])
                 self._add(collects, partial(self._collect, old))
                 self._add(calls, partial(self._hand_over, old, method))
@@ -74,7 +73,7 @@ class OldHooks(Callback):
             for owner in (*callbacks, module):
                 method = _defined(owner, old)
                 if callable(method) and _takes(method, 0 if owner is module else 2):
-                    self._note(old, " or ".join(names), method)
+                    _note(old, " or ".join(names), method)
                     call = method if owner is module else partial(method, self._trainer, module)
                     for name in names:
                         self._add(name, partial(_without_arguments, call))
@@ -95,7 +94,7 @@ class OldHooks(Callback):
 
     def _keep_outputs(self, name: str, hook: Callable[..., Any]) -> None:
         word = name.removesuffix("epoch_end")
-        self._note(f"{name}(outputs)", f"{name}() and keep the outputs yourself", getattr(hook, "func", hook))
+        _note(f"{name}(outputs)", f"{name}() and keep the outputs yourself", getattr(hook, "func", hook))
         self._outputs.setdefault(name, [])
         self._add(f"{word}epoch_start", self._outputs[name].clear)
         self._add(f"{word}batch_end", partial(self._collect, name))
@@ -120,11 +119,6 @@ class OldHooks(Callback):
         returned = method(kept[0] if len(kept) == 1 else kept)
         if isinstance(returned, Mapping):
             log_returned(self._module, returned, old)
-
-    def _note(self, old: str, new: str, method: Callable[..., Any]) -> None:
-        if old not in self._noted:
-            self._noted.add(old)
-            _note(old, new, method)
 
 
 def _call_each(calls: list[Callable[..., Any]], trainer: TrainerAPI, module: LightningModule, *arguments: Any) -> None:
@@ -310,9 +304,16 @@ def own_state(hook: Callable[..., Any], name: str) -> Callable[..., Any] | None:
 # ---- signatures ------------------------------------------------------------------------------------------------------
 
 
+_NOTED: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
+"""Functions that were noted, by the names of their hooks: hooks are adapted several times a run, for each save too."""
+
+
 def _note(old: str, new: str, method: Callable[..., Any]) -> None:
-    text = f"The hook {old} is one of 1.x: write {new}."
-    warn(text, code="LT904", category=LtDeprecationWarning, about=method)
+    noted = _NOTED.setdefault(getattr(method, "__func__", method), set())
+    if old not in noted:
+        text = f"The hook {old} is one of 1.x: write {new}."
+        warn(text, code="LT904", category=LtDeprecationWarning, about=method)
+        noted.add(old)
 
 
 def _defined(owner: object, name: str) -> Any:
