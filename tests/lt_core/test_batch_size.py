@@ -77,6 +77,22 @@ def test_cores_own_feed_knows_the_size_of_each_batch(samples, drop_last, sizes):
     assert feed.batch_size == sizes[-1]
 
 
+class OwnBatches:
+    """A batch sampler of the user's, whose ``batch_size`` is whatever it likes."""
+
+    def __init__(self, batch_size):
+        self.batch_size, self.sampler = batch_size, range(6)
+
+    def __iter__(self):
+        return iter([[0, 1, 2], [3, 4], [5]])
+
+
+@pytest.mark.parametrize("batch_size", [3, 2.5, None, [3, 2, 1], "auto", {"long": 1}])
+def test_nothing_is_known_of_the_batches_of_another_batch_sampler(batch_size):
+    loader = DataLoader(range(6), batch_sampler=OwnBatches(batch_size))
+    assert [batch_size_at(loader, number) for number in (1, 2, 3, 4)] == [None] * 4
+
+
 @pytest.mark.parametrize("target, blocks", [("cpu", True), ("mps", True), ("cuda", False)])
 def test_only_copies_to_a_device_may_be_under_way_when_the_call_is_over(target, blocks, monkeypatch):
     """From one, torch copies into pinned memory without waiting, and what is read there first is anything."""

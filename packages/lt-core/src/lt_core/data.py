@@ -348,8 +348,8 @@ def batch_size_at(loader: Any, number: int) -> int | None:
     """
     batches: Any = getattr(loader, "batch_sampler", None)
     total = length_of(batches.sampler) if type(batches) is BatchSampler else None
-    left = (total or 0) - (number - 1) * getattr(batches, "batch_size", 0)
-    return min(batches.batch_size, left) if total and left > 0 else None
+    left = 0 if total is None else total - (number - 1) * batches.batch_size
+    return min(batches.batch_size, left) if left > 0 else None
 
 
 def length_of(loader: Any) -> int | None:
