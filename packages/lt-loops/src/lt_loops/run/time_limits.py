@@ -32,7 +32,7 @@ class Deadline:
     def begin(self) -> None:
         position = self._agenda.position
         self._ends = time.perf_counter() + self._after.total_seconds() - position.passed
-        self._clock = AgreedTime(position.batches)
+        self._clock = AgreedTime(position.batches - 1)  # ranks talk at once: a run that resumes may be over already
 
     def next_due(self) -> int:
         return NEVER if self._ends == math.inf else self._agenda.position.batch + self._agenda.group
