@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 from lt_loops.setup.hook_calls import callback_hook
 from lt_loops.state.gaps import Gaps
-from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.owner import Owner, Restore, Saved, own_copy
 
 
 class CallbackStates(Owner):
@@ -77,7 +76,7 @@ class CallbackStates(Owner):
         for callback, key in zip(self.all, keys, strict=True):
             # which files are kept, and with how much patience, is training's: test("best") leaves it as it is
             if (state := states.get(key)) and (saved.resumes or not callback.role):
-                callback.load_state_dict(copy.deepcopy(state))
+                callback.load_state_dict(own_copy(state))
         unused = [key for key in states if key not in keys]
         if unused and saved.resumes and saved.rank == 0 and not self._quiet:
             mine = ", ".join(cb.state_key for cb in self.all) or "none"

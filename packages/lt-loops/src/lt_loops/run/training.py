@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
 from lt_loops.setup.optimizers import Optimization
 from lt_loops.state.gaps import Gaps
-from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.owner import Owner, Restore, Saved, own_copy
 from lt_loops.state.plan import Plan
 from lt_loops.state.position import NEVER, Pending
 
@@ -232,7 +231,7 @@ class Training(Owner):
 
     def _restore_optimizers(self, saved: Saved) -> None:
         # torch keeps the tensors that it is given, and training would change them in the tree of the file
-        tree = {**saved.tree, "optimizer_states": copy.deepcopy(saved.tree["optimizer_states"])}
+        tree = {**saved.tree, "optimizer_states": own_copy(saved.tree["optimizer_states"])}
         states, optimizers = with_wrappers(tree)["optimizer_states"], self.optimizers
         if len(states) != len(optimizers):
             raise CheckpointError(

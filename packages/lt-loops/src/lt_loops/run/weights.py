@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +19,7 @@ from lt_core.module import LightningModule
 from lt_core.strategy import Strategy
 from lt_loops.checkpoint.left_out import leave_out
 from lt_loops.state.gaps import Gaps
-from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.owner import Owner, Restore, Saved, own_copy
 
 
 class Weights(Owner):
@@ -120,7 +119,7 @@ class Weights(Owner):
     def _restore_strategy(self, saved: Saved) -> None:
         strategy, own = self._strategy, saved.mine.get("strategy")
         if saved.same_ranks and own:
-            strategy.load_state_dict(copy.deepcopy(own))
+            strategy.load_state_dict(own_copy(own))
         elif not saved.same_ranks and strategy.rank == 0 and any(state.get("strategy") for state in saved.by_rank):
             warn(
                 f"{saved.path} was saved on {len(saved.by_rank)} ranks and goes on with {strategy.world_size}: what "

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from lt_core.files.checkpoint_header import Contents
 from lt_loops.state.gaps import Gaps
@@ -111,3 +116,14 @@ class Owner:
 
     def restore(self, stage: Restore, saved: Saved) -> None:
         """Take back what belongs to this stage."""
+
+
+def own_copy(state: Any) -> Any:
+    """Return a deep copy of a saved state; torch copies no tensor of a compressed sparse layout by itself."""
+    return copy.deepcopy(
+        state, {id(leaf): leaf.detach().clone() for leaf in tree_leaves(state) if _is_compressed(leaf)}
+    )
+
+
+def _is_compressed(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.layout not in (torch.strided, torch.sparse_coo)
