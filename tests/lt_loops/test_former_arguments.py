@@ -96,3 +96,24 @@ def test_a_signal_ends_a_run_as_the_attribute_says_which_is_checked():
     assert made.on_signal == "return"
     with pytest.raises(ConfigError, match=r"trainer.on_signal='stop'.*'exit' or 'return'|on_signal='stop'"):
         made.on_signal = "stop"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"precision": {"eval": "bf16-mixed"}, "eval_precision": "32-true"}, "Leave eval_precision out"),
+        ({"precision": {"train": "bf16-mixed"}, "eval_precision": "32-true"}, ""),
+        ({"precision": "bf16-mixed", "eval_precision": "32-true"}, ""),
+        ({"cuda_graphs": 4, "steps_per_execution": 8}, "Leave steps_per_execution out"),
+        ({"cuda_graphs": 0, "steps_per_execution": 8}, "Leave steps_per_execution out"),
+        ({"cuda_graphs": True, "steps_per_execution": 8}, ""),
+        ({"cuda_graphs": None, "steps_per_execution": 8}, ""),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::lt_core.errors.LtDeprecationWarning")
+def test_a_former_argument_beside_todays_for_the_same_is_an_error(given, says):
+    if not says:
+        Settings.checked(given)
+        return
+    with pytest.raises(ConfigError, match=says):
+        Settings.checked(given)

@@ -39,7 +39,7 @@ def find_conflicts(given: Mapping[str, Any]) -> list[Problem]:
 
     A callback or plug-in counts as an object, or by its class, not by its name.
     """
-    found = (_limits, _lengths, two_batches, _barebones, _overfitting, _validation, _roles, _plugins)
+    found = (_limits, _lengths, _former, two_batches, _barebones, _overfitting, _validation, _roles, _plugins)
     return [*chain.from_iterable(conflicts(given) for conflicts in found)]
 
 
@@ -76,6 +76,17 @@ def _lengths(given: Mapping[str, Any]) -> Iterator[Problem]:
         for other in ("max_epochs", "max_steps", "max_time"):
             if other != name and given.get(other) not in (None, -1):
                 yield _both(given, name, other, "expected one of both. Leave out either.")
+
+
+def _former(given: Mapping[str, Any]) -> Iterator[Problem]:
+    precision, graphs = given.get("precision"), given.get("cuda_graphs", False)
+    says = {
+        "precision": isinstance(precision, Mapping) and "eval" in precision,
+        "cuda_graphs": type(graphs) is not bool,
+    }
+    for name, former in (("precision", "eval_precision"), ("cuda_graphs", "steps_per_execution")):
+        if says[name] and given.get(name) is not None and given.get(former) is not None:
+            yield _both(given, name, former, f"the first says both. Leave {former} out.")
 
 
 def _barebones(given: Mapping[str, Any]) -> Iterator[Problem]:
