@@ -2,7 +2,7 @@
 
 import pytest
 
-from lt_core import Callback
+from lt_core import Callback, Logger
 
 
 @pytest.fixture
@@ -133,3 +133,42 @@ def test_its_error_ends_the_fit_as_that_of_a_hook_does(trainer, net, data):
     with pytest.raises(ZeroDivisionError) as caught:
         trainer(callbacks=[fails]).fit(net(), data)
     assert fails.heard is caught.value
+
+
+class Runs(Logger):
+    """Counts the runs that it has begun."""
+
+    anew = 0
+
+    def begin_anew(self):
+        self.anew += 1
+
+
+def validates(trainer, logger, net, data, path):
+    trainer(logger=logger).validate(net(validation_step=lambda batch, _: None), data, verbose=False)
+
+
+def validates_its_file(trainer, logger, net, data, path):
+    module = net(validation_step=lambda batch, _: None)
+    trainer(logger=logger).validate(module, data, verbose=False, ckpt_path=path)
+
+
+def fits(trainer, logger, net, data, path):
+    trainer(logger=logger, max_epochs=1).fit(net(), data)
+
+
+@pytest.mark.parametrize("first", [validates, validates_its_file, fits])
+def test_a_logger_keeps_its_run_while_a_fit_goes_on_whatever_is_done_in_its_middle(trainer, net, data, tmp_path, first):
+    class Within(Callback):
+        def on_train_epoch_end(self, outer, pl_module):
+            if outer.current_epoch == 0:
+                outer.save_checkpoint(path := tmp_path / "now.ckpt")
+                first(trainer, logger, net, data, path)
+                fits(trainer, logger, net, data, path)
+                anew.append(logger.anew)
+
+    logger, anew = Runs(), []
+    trainer(logger=logger, callbacks=[Within()], max_epochs=2).fit(net(), data)
+    assert anew == [0]
+    fits(trainer, logger, net, data, None)
+    assert logger.anew == 1

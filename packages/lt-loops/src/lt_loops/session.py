@@ -102,7 +102,8 @@ class Session:
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.log.each(lambda logger: logger.save())
         run.log.each(lambda logger: logger.finalize(outcome))
-        run.log.end_fit(run.origin.header.run)
+        if run.stage == "fit":  # a validation inside a fit may have read a file of it
+            run.log.end_fit(run.origin.header.run)
         self._try(run.data.close)
         for feed in run.evaluation.open_feeds():
             self._try(feed.close)
