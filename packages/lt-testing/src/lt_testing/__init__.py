@@ -17,7 +17,18 @@ from importlib.metadata import version
 
 import pytest
 
-_KITS = ("accelerator", "callback", "checkpoint", "environment", "feed", "launcher", "logger", "precision", "profiler")
+_KITS = (
+    "accelerator",
+    "callback",
+    "checkpoint",
+    "environment",
+    "feed",
+    "launcher",
+    "logger",
+    "precision",
+    "profiler",
+    "step",
+)
 _CHECKS = ("bench", "placing", "stepping", "talking", "saving", "training")
 pytest.register_assert_rewrite(
     *(f"lt_testing.{name}" for name in _KITS), *(f"lt_testing.strategy.{name}" for name in _CHECKS)
@@ -35,6 +46,7 @@ from lt_testing.launcher import LauncherKit
 from lt_testing.logger import LoggerKit
 from lt_testing.precision import PrecisionKit
 from lt_testing.profiler import ProfilerKit
+from lt_testing.step import StepKit
 from lt_testing.strategy import StrategyConformance, xfail
 
 __version__ = version("lt-testing")
@@ -50,6 +62,7 @@ __all__ = [
     "LoggerKit",
     "PrecisionKit",
     "ProfilerKit",
+    "StepKit",
     "StrategyConformance",
     "assert_resumes_exactly",
     "xfail",

@@ -226,6 +226,7 @@ NAMES: dict[str, dict[str, str]] = {
         "LoggerKit": "lt_testing:LoggerKit",
         "PrecisionKit": "lt_testing:PrecisionKit",
         "ProfilerKit": "lt_testing:ProfilerKit",
+        "StepKit": "lt_testing:StepKit",
         "StrategyConformance": "lt_testing:StrategyConformance",
         "assert_resumes_exactly": "lt_testing:assert_resumes_exactly",
         "xfail": "lt_testing:xfail",

@@ -11,6 +11,7 @@ from lt_testing.launcher import LauncherKit as LauncherKit
 from lt_testing.logger import LoggerKit as LoggerKit
 from lt_testing.precision import PrecisionKit as PrecisionKit
 from lt_testing.profiler import ProfilerKit as ProfilerKit
+from lt_testing.step import StepKit as StepKit
 from lt_testing.strategy.conformance import StrategyConformance as StrategyConformance
 from lt_testing.strategy.conformance import xfail as xfail
 
@@ -25,6 +26,7 @@ __all__ = [
     "LoggerKit",
     "PrecisionKit",
     "ProfilerKit",
+    "StepKit",
     "StrategyConformance",
     "assert_resumes_exactly",
     "xfail",

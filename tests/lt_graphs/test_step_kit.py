@@ -1,0 +1,36 @@
+"""Our graphs on the kit that strangers use, by the stand-in for CUDA's graphs; with lt-loops it trains with them."""
+
+import pytest
+
+from lt_graphs import GraphSteps
+from lt_testing import StepKit
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*:lt_core.errors.LtWarning")  # hints about a toy run
+
+
+class TestGraphs(StepKit):
+    size = 1
+
+    @pytest.fixture
+    def step(self, stand_in):
+        self.stand_in = stand_in
+        return GraphSteps()
+
+    def make_module(self):
+        module, stand_in = super().make_module(), self.stand_in
+        configure = module.configure_optimizers
+
+        def configure_optimizers():
+            optimizer = configure()
+            stand_in.watch(module, optimizer)
+            return optimizer
+
+        module.configure_optimizers = configure_optimizers
+        return module
+
+    def make_arguments(self, step):
+        return {"step": step, "steps_per_execution": self.size}
+
+
+class TestGraphsOfTwoSteps(TestGraphs):
+    size = 2
