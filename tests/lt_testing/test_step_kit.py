@@ -79,6 +79,30 @@ class Counting(RunningStep):
         return self.handle.run_batch([batch[0] * self.done, batch[1]], index)
 
 
+@dataclass(frozen=True)
+class Late(Step):
+    """Does two batches together, and has no settle for the one that waits."""
+
+    wraps: ClassVar[bool] = True
+    groups_batches: ClassVar[bool] = True
+    most_steps: ClassVar[int | None] = 2
+
+    def begin(self, handle):
+        return Waiting(handle)
+
+
+class Waiting(RunningStep):
+    waits = None
+
+    def run_batch(self, batch, index):
+        if self.waits is None:
+            self.waits = batch
+            return None
+        self.handle.run_batch(self.waits, index)
+        self.waits = None
+        return self.handle.run_batch(batch, index)
+
+
 BREAKS = {
     "test_it_is_frozen_and_can_be_pickled": Open(),
     "test_it_trains_and_takes_no_more_steps_than_it_declares": Understating(),
@@ -92,3 +116,8 @@ def test_a_step_that_breaks_a_promise_fails(test, tmp_path):
     folder = () if "frozen" in test else (tmp_path,)
     with pytest.raises(AssertionError):
         getattr(StepKit(), test)(BREAKS[test], *folder)
+
+
+def test_a_batch_that_a_save_has_forgotten_fails(tmp_path):
+    with pytest.raises(AssertionError):
+        StepKit().test_its_state_is_kept_under_its_key_and_a_run_that_resumes_ends_as_the_whole(Late(), tmp_path)
