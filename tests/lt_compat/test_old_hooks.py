@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_compat.v1.hooks import adapted_module
-from lt_core import Callback, HookError, LightningModule, LtDeprecationWarning
+from lt_core import Callback, HookError, LightningModule, LogError, LtDeprecationWarning
 from lt_loops import Trainer
 from lt_loops.setup.signatures import adapted
 
@@ -138,6 +138,57 @@ def test_a_hook_of_old_is_told_once_however_often_hooks_are_adapted(hook: str, s
         for number in range(saves):
             trainer.save_checkpoint(tmp_path / f"{number}.ckpt")
     assert len([warning for warning in told if f"The hook {hook}" in str(warning.message)]) == 1
+
+
+class Logs(LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 1)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        loss = self.layer(batch[0]).mean()
+        self.log("loss", loss, on_epoch=True)
+        return loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        return self.layer(batch[0]).mean()
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def logs(self: Any, *arguments: Any) -> Any:
+    self.log("logged", 1.0, on_epoch=True)
+    return arguments[0] if arguments else None
+
+
+LOGGING: dict[str, Any] = {
+    "training_step_end": logs,
+    "validation_epoch_end": lambda self, outputs: logs(self),
+    "on_validation_epoch_end": lambda self, outputs: logs(self),
+    "on_epoch_end": lambda self: None,
+    "on_train_batch_start": lambda self, batch, batch_idx, dataloader_idx: logs(self),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The hook .* is one of 1.x")
+@pytest.mark.parametrize("hook", LOGGING)
+def test_a_fit_that_continues_logs_in_hooks_of_old_as_before(hook: str) -> None:
+    module = type("Again", (Logs,), {hook: LOGGING[hook]})()
+    trainer = Trainer(**QUIET)
+    for epochs in (1, 2, 3):
+        trainer.max_epochs = epochs
+        trainer.fit(module, loader(), loader(2))
+    assert trainer.global_step == 12
+
+
+def test_a_name_that_two_hooks_of_old_log_is_refused_by_the_users_names() -> None:
+    class Twice(Logs):
+        def on_train_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int) -> None:
+            self.log("loss", 1.0, on_epoch=True)
+
+    with pytest.raises(LogError, match=r"Twice\.on_train_batch_start and in Twice\.training_step"):
+        Trainer(**QUIET, limit_val_batches=0).fit(Twice(), loader())
 
 
 def test_hooks_with_the_signatures_of_old_are_filled_by_name() -> None:

@@ -68,7 +68,7 @@ class OldHooks(Callback):
                 _note(old, f"{calls} and keep the outputs yourself", method)
                 self._outputs.setdefault(old, [])
                 self._add(collects, partial(self._collect, old))
-                self._add(calls, partial(self._hand_over, old, method))
+                self._add(calls, partial(_hand_over, self._outputs, module, old, method))
         for old, names in _RENAMED.items():
             for owner in (*callbacks, module):
                 method = _defined(owner, old)
@@ -90,7 +90,7 @@ class OldHooks(Callback):
 
     def with_outputs(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any] | None:
         """Return an epoch's end called with the outputs of its steps, as in 1.0 to 1.3; None for other hooks."""
-        return partial(self._with_kept, name, hook) if _takes_outputs(hook, name) else None
+        return partial(_with_kept, self._outputs, name, hook) if _takes_outputs(hook, name) else None
 
     def _keep_outputs(self, name: str, hook: Callable[..., Any]) -> None:
         word = name.removesuffix("epoch_end")
@@ -98,10 +98,6 @@ class OldHooks(Callback):
         self._outputs.setdefault(name, [])
         self._add(f"{word}epoch_start", self._outputs[name].clear)
         self._add(f"{word}batch_end", partial(self._collect, name))
-
-    def _with_kept(self, name: str, hook: Callable[[Any], Any]) -> None:
-        kept = self._outputs[name]
-        hook(list(kept[0]) if len(kept) == 1 else [list(part) for part in kept])
 
     def _add(self, name: str, call: Callable[..., Any]) -> None:
         calls = self._calls.setdefault(name, [])
@@ -114,11 +110,22 @@ class OldHooks(Callback):
             kept.append([])
         kept[dataloader_idx].append(outputs)
 
-    def _hand_over(self, old: str, method: Callable[[Any], Any]) -> None:
-        kept, self._outputs[old] = self._outputs[old], []
-        returned = method(kept[0] if len(kept) == 1 else kept)
-        if isinstance(returned, Mapping):
-            log_returned(self._module, returned, old)
+
+# functions, so that self.log finds the user's object and hook below them, the same in each run
+
+
+def _with_kept(outputs: dict[str, list[list[Any]]], name: str, hook: Callable[[Any], Any]) -> None:
+    kept = outputs[name]
+    hook(list(kept[0]) if len(kept) == 1 else [list(part) for part in kept])
+
+
+def _hand_over(
+    outputs: dict[str, list[list[Any]]], module: LightningModule, old: str, method: Callable[[Any], Any]
+) -> None:
+    kept, outputs[old] = outputs[old], []
+    returned = method(kept[0] if len(kept) == 1 else kept)
+    if isinstance(returned, Mapping):
+        log_returned(module, returned, old)
 
 
 def _call_each(calls: list[Callable[..., Any]], trainer: TrainerAPI, module: LightningModule, *arguments: Any) -> None:
@@ -241,8 +248,8 @@ def _as_property(call: Callable[..., Any]) -> property:
 
 
 def _as_method(call: Callable[..., Any], own: Any) -> Callable[..., Any]:
-    def method(self: Any, *arguments: Any) -> Any:
-        return call(*arguments)
+    def method(*arguments: Any) -> Any:
+        return call(*arguments[1:])
 
     made: Any = method
     signature = inspect.signature(call)

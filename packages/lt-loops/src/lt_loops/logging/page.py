@@ -36,7 +36,8 @@ class WatchedPage(dict[str, Slot]):
             and slot.on_epoch
             and first
             and hook
-            and (hook[0] is not first[0] or hook[1] is not first[1])
+            # a dialect may have others called in each run, which share what the user's object holds
+            and (vars(hook[0]) is not vars(first[0]) or hook[1] is not first[1])
         ):
             self._hooks[name] = hook  # the next one is another mistake
             one, other = (f"{type(owner).__name__}.{code.co_name}" for owner, code in (first, hook))
