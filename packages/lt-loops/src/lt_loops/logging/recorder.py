@@ -284,12 +284,12 @@ class RunRecorder(Recorder):
         """Return the number of samples in the present batch, worked out once for each; 1 in hooks of no batch."""
         if not self.phase.endswith("_batch"):
             return 1
-        if self.batch.__class__ is not _Size:
+        if self.batch.__class__ is not Size:
             size = batch_size_of(self.batch, sampled_size=self._sampled)
             if self._by_sampler is None:  # the first batch tells for all of the phase
                 told = self._sampled()
                 self._by_sampler = told is not None and told != size and _counts(self.batch, told)
-            self.batch = _Size((self._sampled() or size) if self._by_sampler else size)
+            self.batch = Size((self._sampled() or size) if self._by_sampler else size)
         return int(self.batch)
 
     def _sampled(self) -> int | None:
@@ -544,7 +544,7 @@ def _counts(batch: Any, samples: int) -> bool:
     return samples in map(len, lists) or (bool(parts) and all(_counts(part, samples) for part in parts))
 
 
-class _Size(int):
+class Size(int):
     """The size of a batch, in its place."""
 
 

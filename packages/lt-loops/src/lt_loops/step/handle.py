@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from lt_core.step import RunningStep, StepHandle
 from lt_loops.logging.metric_state import keep_metrics
+from lt_loops.logging.recorder import Size
 from lt_loops.run.frame import Run
 from lt_loops.setup.optimizers import check_names, takes_closure
 from lt_loops.state.plan import Plan, params_of
@@ -123,7 +124,8 @@ class Handle(Window):
             self.position.micro, self.recorder.batch = 0, batch
 
     def micro(self, piece: Any, index: int, samples: int) -> Any:
-        self.samples, self.recorder.batch = samples, piece
+        # of a part the sampler says nothing: it chose the whole batch
+        self.samples, self.recorder.batch = samples, piece if samples == self.pending.divisor else Size(samples)
         output = self._micro(piece, index)
         self.position.micro += 1
         return output
