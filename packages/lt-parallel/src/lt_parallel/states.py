@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from lt_core.checkpoint import Stored
 from lt_core.errors import ConfigError
+from lt_core.loading.from_checkpoint import as_compiled
 from lt_core.strategy import Strategy
 
 
@@ -72,7 +73,7 @@ def load_module(
     """
     own = module.state_dict()
     if isinstance(state, Stored):
-        return module.load_state_dict(state.read(own), strict=strict)
+        return module.load_state_dict(as_compiled(state.read(dict(as_compiled(own, state))), own), strict=strict)
     kinds = strategy.gather_objects("none" if not state else "any")
     if "none" in kinds:
         state = strategy.broadcast(state if strategy.rank == 0 else None, 0)

@@ -129,7 +129,7 @@ def load_state_dict_strictly(
     """
     check_left_out(module, state, left_out, path)
     own = module.state_dict()
-    state = _as_compiled(state, own)
+    state = as_compiled(state, own)
     if quantized := [key for key, value in state.items() if type(value) is dict and isinstance(own.get(key), Tensor)]:
         made = {key: _quantized(state[key], own[key], f"{path}: {key}") for key in quantized}
         metadata, state = getattr(state, "_metadata", None), OrderedDict({**state, **made})
@@ -357,7 +357,7 @@ _COMPILED = "_orig_mod."
 """What torch.compile puts into the names of a part's weights."""
 
 
-def _as_compiled(state: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
+def as_compiled(state: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return weights by the module's own names, where parts of it or of the module that saved are compiled."""
     if not any(_COMPILED in key for keys in (state, own) for key in keys if key not in own or key not in state):
         return state
