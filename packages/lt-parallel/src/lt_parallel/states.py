@@ -77,7 +77,7 @@ def load_module(
     kinds = strategy.gather_objects("none" if not state else "any")
     if "none" in kinds:
         state = strategy.broadcast(state if strategy.rank == 0 else None, 0)
-    here = {name: value for name, value in state.items() if name not in elsewhere}
+    here = as_compiled({name: value for name, value in state.items() if name not in elsewhere}, own)
     ready = {name: _like(value, own[name]) if name in own else value for name, value in here.items()}
     return module.load_state_dict(ready, strict=strict)
 

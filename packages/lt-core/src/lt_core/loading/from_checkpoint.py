@@ -35,7 +35,7 @@ from lt_core.files.typed_data import unflattened, with_types
 from lt_core.hparams import AttributeDict, plain_hparams
 from lt_core.loading.hparams_file import holds_name, read_hparams_file
 
-__all__ = ["load_from_checkpoint", "load_state_dict_strictly"]
+__all__ = ["as_compiled", "load_from_checkpoint", "load_state_dict_strictly"]
 
 
 _MOST = 8
