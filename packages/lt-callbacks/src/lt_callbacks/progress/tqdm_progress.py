@@ -12,6 +12,7 @@ from lt_callbacks.progress.phase import Metrics, Phase, format_metrics
 from lt_callbacks.progress.rich_progress import INTERVAL, RichDisplay, RichProgressBar
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError
+from lt_core.plugins import install_hint
 from lt_core.terminal import say
 
 __all__ = ["PhaseBar", "TQDMProgressBar", "convert_inf"]
@@ -253,7 +254,11 @@ def _at_least(variable: str, own: Number) -> Number:
 
 
 def _tqdm_class() -> Any:
-    return import_module("tqdm.auto").tqdm
+    try:
+        return import_module("tqdm.auto").tqdm
+    except ModuleNotFoundError as error:
+        text = f"A bar of tqdm's own needs tqdm, which lt's bar does not: {install_hint('tqdm')}"
+        raise ModuleNotFoundError(text, name=error.name) from error
 
 
 def convert_inf(count: float | None) -> float | None:
