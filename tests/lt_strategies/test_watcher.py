@@ -85,6 +85,13 @@ def test_a_rank_that_talks_by_a_strategy_waits_for_the_one_that_hangs(tmp_path, 
     assert job.wait(310).text.startswith("Rank 1 of 2 hangs")
 
 
+def test_a_users_file_in_a_folder_of_a_strategy_s_name_is_the_users(tmp_path):
+    waits = 'File "/site-packages/lt_strategies/distributed.py", line 3 in gather'
+    hangs = 'File "/home/me/lt_strategies/train.py", line 12 in training_step'
+    job = Job(tmp_path, [waits, hangs], deadline=300.0)
+    assert job.wait(310).text.startswith("Rank 1 of 2 hangs")
+
+
 def test_the_job_ends_at_the_deadline_only(tmp_path):
     job = Job(tmp_path, [WAITS, HANGS], deadline=300.0)
     assert job.wait(290) is None

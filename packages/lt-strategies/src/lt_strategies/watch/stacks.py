@@ -11,7 +11,8 @@ CONSEQUENCE = re.compile(
 """Errors that a rank sees when another one is gone."""
 
 _WAITING = re.compile(
-    r"torch/distributed/|_engine_run_backward|nn/parallel/distributed\.py|[/\\]lt_(strategies|parallel)[/\\]"
+    r"torch/distributed/|_engine_run_backward|nn/parallel/distributed\.py"
+    r"|[/\\](src|site-packages|dist-packages)[/\\]lt_(strategies|parallel)[/\\]"
 )
 _HEAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
 OURS = re.compile(
