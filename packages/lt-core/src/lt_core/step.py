@@ -63,7 +63,7 @@ class Step(Interface):
             after its backwards and not by a wrapper around the step.
         wraps: it trains by lt's own step, once or several times a batch (:meth:`StepHandle.run_batch`).
         most_steps: the most optimizer steps of a batch; None where it is not known beforehand.
-        groups_batches: it does ``Trainer(steps_per_execution=...)`` batches together.
+        groups_batches: it trains on several batches at once, as many as ``cuda_graphs=8`` or a lazy strategy asks for.
         key: under which checkpoints hold its state; "" without any. The package's name is a good one.
     """
 

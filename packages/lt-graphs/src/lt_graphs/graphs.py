@@ -47,7 +47,7 @@ MANY_CAPTURES = 10
 
 @dataclass(frozen=True)
 class GraphSteps(Step):
-    """Captures a plain step, or ``Trainer(steps_per_execution=...)`` of them, as one graph, and replays it."""
+    """Captures a plain step, or several (``cuda_graphs=8``), as one graph, and replays it."""
 
     groups_batches: ClassVar[bool] = True
 
