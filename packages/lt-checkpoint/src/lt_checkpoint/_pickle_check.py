@@ -175,20 +175,20 @@ class _Machine:
         self.stack.append(self.memo[index])
 
     def pack(self, count: int) -> None:
-        items = tuple(map(checked_value, self.stack[-count:]))
+        items = tuple(_kept(self.stack[-count:]))
         if len(items) != count:
             raise RefusedError("its pickle is senseless (a tuple of nothing)")
         self.stack[-count:] = [items]
 
     def pack_mark(self) -> None:
         items = self.pop_mark()
-        self.stack.append(tuple(map(checked_value, items)))
+        self.stack.append(tuple(_kept(items)))
 
     def append(self, items: list[Any]) -> None:
         target = self._contents(list)
         if type(target) is not list:
             raise RefusedError(f"its pickle appends to a {kind_of(target)}")
-        target.extend(map(checked_value, items))
+        target.extend(_kept(items))
 
     def _contents(self, kind: type) -> Any:
         """Return the container on top of the stack; for an object of a foreign class that turns out to be a subclass of
@@ -208,8 +208,8 @@ class _Machine:
         target = self._contents(dict)
         if type(target) not in (dict, Ordered) or len(items) % 2 or getattr(target, "sealed", False):
             raise RefusedError(f"its pickle sets items of a {kind_of(target)}")
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            target[checked_key(key)] = checked_value(value)
+        for key, value in zip(items[::2], _kept(items[1::2]), strict=True):
+            target[key if type(key) is str else checked_key(key)] = value
 
     def look_up(self) -> None:
         module, name = self.line(), self.line()
@@ -264,6 +264,14 @@ class _Machine:
         if self.found.storages.setdefault(key, numel * item) != numel * item:
             raise RefusedError(f"it gives the tensor's data {key!r} two sizes")
         self.stack.append(Storage(key, numel * item, item))
+
+
+def _kept(values: list[Any]) -> list[Any]:
+    """Return ``values`` as a container keeps them: none of the names among them is a function."""
+    for value in values:
+        if type(value) is Global:
+            checked_value(value)
+    return values
 
 
 def _check_depth(root: Any) -> None:
