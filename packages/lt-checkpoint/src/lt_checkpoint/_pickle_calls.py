@@ -87,110 +87,88 @@ def _are_counts(values: Any) -> bool:
     return type(values) is tuple and all(map(is_count, values))
 
 
-def _fits(storage: Any, offset: Any, size: Any, stride: Any, item_bytes: int) -> bool:
-    """Return whether a tensor of this shape lies inside its storage."""
-    if not (is_count(offset) and _are_counts(size) and _are_counts(stride) and len(size) == len(stride)):
-        return False
+def _tensor_v2(
+    storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, flags: Any = None, *, item: int = 0
+) -> Any:
+    """Check ``_rebuild_tensor_v2``: whether a tensor of this shape lies inside its storage."""
+    if type(storage) is not Storage or not (is_count(offset) and _are_counts(size) and _are_counts(stride)):
+        return None
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if 0 not in size else offset - 1
-    return type(storage) is Storage and (last + 1) * item_bytes <= storage.num_bytes
+    fits = (last + 1) * (item or storage.item_bytes) <= storage.num_bytes
+    fits = fits and (flags is None or (type(flags) is dict and set(flags) <= {"conj", "neg"}))
+    return _parameter(_TENSOR, grad, hooks) if fits and len(size) == len(stride) else None
 
 
-def _tensor_v2(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, [metadata])``."""
-    storage, offset, size, stride, requires_grad, hooks, *metadata = args
-    fits = type(storage) is Storage and _fits(storage, offset, size, stride, storage.item_bytes)
-    return _TENSOR if fits and _rest_fits(requires_grad, hooks, metadata) else None
-
-
-def _tensor_v3(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, [metadata])``."""
-    storage, offset, size, stride, requires_grad, hooks, dtype, *metadata = args
+def _tensor_v3(
+    storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, *flags: Any
+) -> Any:
     item = DTYPE_BYTES.get(dtype.name.removeprefix("torch."), 0) if type(dtype) is Global else 0
-    fits = item > 0 and _fits(storage, offset, size, stride, item)
-    return _TENSOR if fits and _rest_fits(requires_grad, hooks, metadata) else None
+    return _tensor_v2(storage, offset, size, stride, grad, hooks, *flags, item=item) if item else None
 
 
-def _rest_fits(requires_grad: Any, hooks: Any, metadata: list[Any]) -> bool:
+def _tensor(storage: Any, offset: Any, size: Any, stride: Any) -> Any:
+    return _tensor_v2(storage, offset, size, stride, False, None)
+
+
+def _parameter(tensor: Any, grad: Any, hooks: Any) -> Any:
     if type(hooks) is Ordered and not hooks:
         hooks.sealed = True
     elif hooks is not None:
-        return False
-    flags = all(m is None or (type(m) is dict and set(m) <= {"conj", "neg"}) for m in metadata)
-    return type(requires_grad) is bool and flags and len(metadata) <= 1
+        return None
+    return _TENSOR if tensor is _TENSOR and type(grad) is bool else None
 
 
-def _tensor(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_tensor(storage, offset, size, stride)``."""
-    storage, offset, size, stride = args
-    item = storage.item_bytes if type(storage) is Storage else 0
-    return _TENSOR if item and _fits(storage, offset, size, stride, item) else None
-
-
-def _parameter(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_parameter(tensor, requires_grad, hooks)``."""
-    tensor, requires_grad, hooks = args
-    return _TENSOR if tensor is _TENSOR and _rest_fits(requires_grad, hooks, []) else None
-
-
-def _device_tensor(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_device_tensor_from_cpu_tensor(tensor, dtype, device, requires_grad)``, as for XLA."""
-    tensor, dtype, device, requires_grad = args
+def _device_tensor(tensor: Any, dtype: Any, device: Any, grad: Any) -> Any:
+    """Check ``_rebuild_device_tensor_from_cpu_tensor``, as for XLA."""
     named = type(dtype) is Global and dtype.name.removeprefix("torch.") in DTYPE_BYTES
-    return _TENSOR if tensor is _TENSOR and named and type(device) is str and type(requires_grad) is bool else None
+    return _parameter(tensor, grad, None) if named and type(device) is str else None
 
 
-def _sparse(args: tuple[Any, ...]) -> Any:
+def _sparse(layout: Any, parts: Any) -> Any:
     """Check ``_rebuild_sparse_tensor(layout, (tensors, size, [coalesced]))``; torch checks the indices themselves."""
-    layout, parts = args
-    if layout != _LAYOUT or type(parts) is not tuple:
-        return None
-    return _TENSOR if all(part in (_TENSOR, _SIZE, None, True, False) for part in parts) else None
+    fits = layout == _LAYOUT and type(parts) is tuple
+    return _TENSOR if fits and all(part in (_TENSOR, _SIZE, None, True, False) for part in parts) else None
 
 
-def _ordered(args: tuple[Any, ...]) -> Any:
-    pairs = args[0] if args else []
-    if len(args) > 1 or type(pairs) is not list:
-        return None
-    return Ordered({checked_key(key): checked_value(value) for key, value in pairs})
+def _ordered(pairs: Any = ()) -> Any:
+    fits = type(pairs) in (list, tuple)
+    return Ordered({checked_key(key): checked_value(value) for key, value in pairs}) if fits else None
 
 
-def _counter(args: tuple[Any, ...]) -> Any:
-    return dict(args[0]) if len(args) == 1 and type(args[0]) is dict else None
+def _counter(counts: Any) -> Any:
+    return dict(counts) if type(counts) is dict else None
 
 
-def _set(args: tuple[Any, ...]) -> Any:
-    if len(args) != 1 or type(args[0]) is not list:
-        return None
-    return OTHER if all(checked_key(item) is item for item in args[0]) else None
+def _set(items: Any) -> Any:
+    return OTHER if type(items) is list and all(checked_key(item) is item for item in items) else None
 
 
-def _encode(args: tuple[Any, ...]) -> Any:
+def _encode(text: Any, encoding: Any) -> Any:
     """Check ``_codecs.encode(text, "latin1")``, which is how protocol 2 writes bytes."""
-    fits = len(args) == 2 and type(args[0]) is str and args[1] in ("latin1", "latin-1")
-    return args[0].encode("latin-1") if fits else None
+    return text.encode("latin-1") if type(text) is str and encoding in ("latin1", "latin-1") else None
 
 
-def _bytearray(args: tuple[Any, ...]) -> Any:
-    return OTHER if not args or (len(args) == 1 and type(args[0]) is bytes) or _encode(args) is not None else None
+def _bytearray(content: Any = b"", *encoding: Any) -> Any:
+    return OTHER if (type(content) is bytes and not encoding) or _encode(content, *encoding) is not None else None
 
 
-def _complex(args: tuple[Any, ...]) -> Any:
-    return OTHER if len(args) == 2 and all(type(part) is float for part in args) else None
+def _complex(real: Any, imag: Any) -> Any:
+    return OTHER if type(real) is type(imag) is float else None
 
 
-def _size(args: tuple[Any, ...]) -> Any:
-    return _SIZE if len(args) == 1 and _are_counts(args[0]) else None
+def _size(shape: Any) -> Any:
+    return _SIZE if _are_counts(shape) else None
 
 
-def _device(args: tuple[Any, ...]) -> Any:
-    return OTHER if 1 <= len(args) <= 2 and type(args[0]) is str and all(map(is_count, args[1:])) else None
+def _device(kind: Any, index: Any = 0) -> Any:
+    return OTHER if type(kind) is str and is_count(index) else None
 
 
-def _layout(args: tuple[Any, ...]) -> Any:
-    return _LAYOUT if len(args) == 1 and str(args[0]).removeprefix("torch.") in _LAYOUTS else None
+def _layout(name: Any) -> Any:
+    return _LAYOUT if str(name).removeprefix("torch.") in _LAYOUTS else None
 
 
-CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
+CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _tensor_v2,
     "torch._utils._rebuild_tensor_v3": _tensor_v3,
     "torch._utils._rebuild_tensor": _tensor,

@@ -4,27 +4,26 @@ A pickle is a program for a small stack machine. :func:`dry_run` runs it with st
 opcodes that plain data and tensors need, only a short list of names, each called only with arguments that fit, every
 tensor inside its storage. Everything else is refused; the second wall is ``torch.load(weights_only=True)``.
 
-By hand: the second wall allocates as much as a few bytes ask for; Python's unpicklers import and call, and the one
-in Python takes a text that is cut off for a whole one; ``pickletools.genops`` undoes escapes in names, so that it
-reads another name than torch does.
+It is Python's unpickler in Python, with those opcodes alone. The second wall allocates as much as a few bytes ask for;
+``pickletools.genops`` undoes escapes in names, so that it reads another name than torch does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import pickle
 import pickletools
-import struct
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from lt_checkpoint import _stand_ins as stand_ins
 from lt_checkpoint._pickle_calls import (
     CALLS,
     DEVICE_TENSOR,
-    OTHER,
     STORAGE_BYTES,
     Foreign,
     Global,
@@ -81,7 +80,7 @@ def dry_run(data: bytes, start: int = 0) -> Findings:
     machine = _Machine(data, start)
     try:
         return machine.run()
-    except (IndexError, struct.error) as error:
+    except IndexError as error:
         raise CutOffError("its pickle is cut off or senseless") from error
     except _SENSELESS as error:
         raise RefusedError(f"its pickle is senseless ({type(error).__name__}: {error})") from error
@@ -93,10 +92,10 @@ def first_item(data: bytes, start: int = 0) -> tuple[Any, Any] | None:
     The rest may be cut off, or refused by :func:`dry_run`.
     """
     machine = _Machine(data, start)
-    with contextlib.suppress(RefusedError, IndexError, struct.error, *_SENSELESS):
+    with contextlib.suppress(RefusedError, IndexError, *_SENSELESS):
         root = machine.run().root
         return next(iter(root.items()), None) if isinstance(root, dict) else None
-    levels = [*machine.marks, machine.stack]
+    levels = [*machine.metastack, machine.stack]
     if not levels[0] or not isinstance(levels[0][0], dict):
         return None
     if levels[0][0]:
@@ -105,86 +104,92 @@ def first_item(data: bytes, start: int = 0) -> tuple[Any, Any] | None:
     return (items[0], items[1]) if len(items) > 2 else None  # the third is there: the second is whole
 
 
-_SENSELESS = (ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
+_SENSELESS = (ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError, pickle.UnpicklingError)
 
 
-class _Machine:
-    """The stack machine of pickle, over stand-ins."""
+class _Whole(io.BytesIO):
+    """Bytes that are read whole or not at all: Python's unpickler takes a text that is cut off for a whole one."""
 
-    __slots__ = ("at", "data", "found", "marks", "memo", "stack")
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        if len(data) != size:
+            raise CutOffError("its pickle is cut off")
+        return data
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline()
+        if not line.endswith(b"\n"):
+            raise CutOffError("its pickle is cut off")
+        return line
+
+
+_Unpickler: Any = (
+    pickle._Unpickler
+)  # the one in Python, whose opcodes can be chosen and changed; typeshed knows no more
+
+
+class _Machine(_Unpickler):  # type: ignore[misc]
+    """Python's unpickler over stand-ins: no name is imported, nothing but :data:`CALLS` is called."""
 
     def __init__(self, data: bytes, start: int) -> None:
-        self.data, self.at = data, start
-        self.stack: list[Any] = []
-        self.marks: list[list[Any]] = []
-        self.memo: dict[int, Any] = {}
-        self.found = Findings()
+        self.file, self.found = _Whole(data), Findings()
+        self.file.seek(start)
+        super().__init__(self.file, encoding="bytes")
 
     def run(self) -> Findings:
-        data, handlers = self.data, _HANDLERS
-        while (opcode := data[self.at]) != pickle.STOP[0]:
-            self.at += 1
-            handler = handlers.get(opcode)
-            if handler is None:
-                raise RefusedError(f"its pickle uses {_opcode_name(opcode)}, which plain data never needs")
-            handler(self)
-        self.found.root, self.found.end = self.stack.pop(), self.at + 1
+        self.found.root, self.found.end = self.load(), self.file.tell()
         _check_depth(self.found.root)
         return self.found
 
-    # ---- reading -----------------------------------------------------------------------------------------------------
+    # ---- names and tensors -------------------------------------------------------------------------------------------
 
-    def take(self, count: int) -> bytes:
-        taken = self.data[self.at : self.at + count]
-        if len(taken) != count:
-            raise CutOffError("its pickle is cut off")
-        self.at += count
-        return taken
+    def find_class(self, module: str, name: str) -> Global:
+        # protocol 2 writes Python 2's names
+        module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+        full = f"{module}.{name}"
+        known = full in CALLS or is_plain_name(module, name)
+        if full == DEVICE_TENSOR:
+            self.found.device_tensors = True
+        return Global(full) if known else self.stood_in(full)
 
-    def number(self, form: str, count: int) -> Any:
-        return struct.unpack(form, self.take(count))[0]
+    def stood_in(self, name: str) -> Global:
+        """Note a name that a stand-in is needed for."""
+        if not stand_ins.known(name):
+            raise RefusedError(f"it names {name}, which is no plain data and is not imported")
+        self.found.foreign.add(name)
+        return Global(name)
 
-    def line(self) -> str:
-        end = self.data.find(b"\n", self.at)
-        if end < 0:
-            raise CutOffError("its pickle is cut off")
-        text = self.data[self.at : end].decode("utf-8")
-        self.at = end + 1
-        return text
+    def persistent_load(self, reference: Any) -> Storage:
+        if type(reference) is not tuple or len(reference) not in (5, 6) or reference[0] != "storage":
+            raise RefusedError("it points to something that is no tensor's data")
+        _, kind, key, location, numel = reference[:5]
+        name = kind.name.rpartition(".")[2] if type(kind) is Global else ""
+        item = STORAGE_BYTES.get(name, 0)
+        fits = item and type(key) is str and type(location) is str and is_count(numel)
+        if not fits or reference[5:] not in ((), (None,)):
+            raise RefusedError("it points to a tensor's data in a senseless way")
+        if self.found.storages.setdefault(key, numel * item) != numel * item:
+            raise RefusedError(f"it gives the tensor's data {key!r} two sizes")
+        return Storage(key, numel * item, item)
 
-    def pop_mark(self) -> list[Any]:
-        items, self.stack = self.stack, self.marks.pop()
-        return items
+    # ---- opcodes that do more, or something else, than Python's ------------------------------------------------------
 
-    # ---- opcodes -----------------------------------------------------------------------------------------------------
-
-    def proto(self) -> None:
-        if self.take(1)[0] != 2:
+    def load_proto(self) -> None:
+        if self.read(1)[0] != 2:
             raise RefusedError("its pickle is not of protocol 2, as torch.save writes it")
 
-    def mark(self) -> None:
-        if len(self.marks) > MAX_DEPTH:
+    def load_mark(self) -> None:
+        if len(self.metastack) > MAX_DEPTH:
             raise RefusedError(_TOO_DEEP)
-        self.marks.append(self.stack)
-        self.stack = []
+        super().load_mark()
 
-    def put(self, index: int) -> None:
-        self.memo[index] = self.stack[-1]
+    def load_append(self) -> None:
+        self._extend([self.stack.pop()])
 
-    def get(self, index: int) -> None:
-        self.stack.append(self.memo[index])
+    def load_appends(self) -> None:
+        self._extend(self.pop_mark())
 
-    def pack(self, count: int) -> None:
-        items = tuple(_kept(self.stack[-count:]))
-        if len(items) != count:
-            raise RefusedError("its pickle is senseless (a tuple of nothing)")
-        self.stack[-count:] = [items]
-
-    def pack_mark(self) -> None:
-        items = self.pop_mark()
-        self.stack.append(tuple(_kept(items)))
-
-    def append(self, items: list[Any]) -> None:
+    def _extend(self, items: list[Any]) -> None:
         target = self._contents(list)
         if type(target) is not list:
             raise RefusedError(f"its pickle appends to a {kind_of(target)}")
@@ -200,40 +205,29 @@ class _Machine:
         known = self.found.containers.setdefault(target.name, kind)
         return kind() if known is kind and not stand_ins.is_special(target.name) else None
 
-    def set_item(self) -> None:
+    def load_setitem(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
-        self.set_items([key, value])
+        self._set_items([key, value])
 
-    def set_items(self, items: list[Any]) -> None:
+    def load_setitems(self) -> None:
+        self._set_items(self.pop_mark())
+
+    def _set_items(self, items: list[Any]) -> None:
         target = self._contents(dict)
         if type(target) not in (dict, Ordered) or len(items) % 2 or getattr(target, "sealed", False):
             raise RefusedError(f"its pickle sets items of a {kind_of(target)}")
         for key, value in zip(items[::2], _kept(items[1::2]), strict=True):
             target[key if type(key) is str else checked_key(key)] = value
 
-    def look_up(self) -> None:
-        module, name = self.line(), self.line()
-        # protocol 2 writes Python 2's names
-        module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
-        full = f"{module}.{name}"
-        known = full in CALLS or is_plain_name(module, name)
-        if full == DEVICE_TENSOR:
-            self.found.device_tensors = True
-        self.stack.append(Global(full) if known else self.stood_in(full))
-
-    def stood_in(self, name: str) -> Global:
-        """Note a name that a stand-in is needed for."""
-        if not stand_ins.known(name):
-            raise RefusedError(f"it names {name}, which is no plain data and is not imported")
-        self.found.foreign.add(name)
-        return Global(name)
-
-    def call(self) -> None:
+    def load_reduce(self) -> None:
         args, function = self.stack.pop(), self.stack.pop()
         if type(function) is not Global or type(args) is not tuple:
             raise RefusedError(f"its pickle calls a {kind_of(function)}")
         if function.name in CALLS:
-            result = CALLS[function.name](args)
+            try:
+                result = CALLS[function.name](*args)
+            except (TypeError, ValueError):  # too many arguments, or too few
+                result = None
             if result is None:
                 raise RefusedError(f"it calls {function.name} with arguments that do not fit")
         elif function.name == stand_ins.MEMBER and len(args) == 2 and type(args[0]) in (Global, Foreign):
@@ -242,31 +236,19 @@ class _Machine:
             result = {} if stand_ins.is_dict(function.name) else Foreign(function.name)
         else:
             raise RefusedError(f"it calls {function.name}")
-        self.stack.append(result)
+        self.append(result)
 
-    def build(self) -> None:
+    load_newobj = load_reduce
+
+    def load_build(self) -> None:
         state, target = self.stack.pop(), self.stack[-1]
         if type(target) is Ordered and type(state) is dict and set(state) <= {"_metadata"}:
             return  # versions of a state dict's modules
         if type(target) is not Foreign or target.name in self.found.containers:
             raise RefusedError(f"it changes the inside of a {kind_of(target)}")
 
-    def storage(self) -> None:
-        reference = self.stack.pop()
-        if type(reference) is not tuple or len(reference) not in (5, 6) or reference[0] != "storage":
-            raise RefusedError("it points to something that is no tensor's data")
-        _, kind, key, location, numel = reference[:5]
-        name = kind.name.rpartition(".")[2] if type(kind) is Global else ""
-        item = STORAGE_BYTES.get(name, 0)
-        fits = item and type(key) is str and type(location) is str and is_count(numel)
-        if not fits or reference[5:] not in ((), (None,)):
-            raise RefusedError("it points to a tensor's data in a senseless way")
-        if self.found.storages.setdefault(key, numel * item) != numel * item:
-            raise RefusedError(f"it gives the tensor's data {key!r} two sizes")
-        self.stack.append(Storage(key, numel * item, item))
 
-
-def _kept(values: list[Any]) -> list[Any]:
+def _kept(values: Sequence[Any]) -> Sequence[Any]:
     """Return ``values`` as a container keeps them: none of the names among them is a function."""
     for value in values:
         if type(value) is Global:
@@ -294,39 +276,27 @@ def _opcode_name(opcode: int) -> str:
     return f"the opcode {name}" if name else f"the byte {opcode:#04x}"
 
 
-_HANDLERS: dict[int, Callable[[_Machine], None]] = {
-    pickle.PROTO[0]: _Machine.proto,
-    pickle.MARK[0]: _Machine.mark,
-    pickle.GLOBAL[0]: _Machine.look_up,
-    pickle.REDUCE[0]: _Machine.call,
-    pickle.NEWOBJ[0]: _Machine.call,
-    pickle.BUILD[0]: _Machine.build,
-    pickle.BINPERSID[0]: _Machine.storage,
-    pickle.BINPUT[0]: lambda m: m.put(m.take(1)[0]),
-    pickle.LONG_BINPUT[0]: lambda m: m.put(m.number("<I", 4)),
-    pickle.BINGET[0]: lambda m: m.get(m.take(1)[0]),
-    pickle.LONG_BINGET[0]: lambda m: m.get(m.number("<I", 4)),
-    pickle.BININT[0]: lambda m: m.stack.append(m.number("<i", 4)),
-    pickle.BININT1[0]: lambda m: m.stack.append(m.take(1)[0]),
-    pickle.BININT2[0]: lambda m: m.stack.append(m.number("<H", 2)),
-    pickle.LONG1[0]: lambda m: m.stack.append(int.from_bytes(m.take(m.take(1)[0]), "little", signed=True)),
-    pickle.BINFLOAT[0]: lambda m: m.stack.append(m.number(">d", 8)),
-    pickle.BINUNICODE[0]: lambda m: m.stack.append(str(m.take(m.number("<I", 4)), "utf-8", "surrogatepass")),
-    pickle.SHORT_BINSTRING[0]: lambda m: m.stack.append(m.take(m.take(1)[0])),
-    pickle.NONE[0]: lambda m: m.stack.append(None),
-    pickle.NEWTRUE[0]: lambda m: m.stack.append(True),
-    pickle.NEWFALSE[0]: lambda m: m.stack.append(False),
-    pickle.EMPTY_DICT[0]: lambda m: m.stack.append({}),
-    pickle.EMPTY_LIST[0]: lambda m: m.stack.append([]),
-    pickle.EMPTY_TUPLE[0]: lambda m: m.stack.append(()),
-    pickle.EMPTY_SET[0]: lambda m: m.stack.append(OTHER),
-    pickle.TUPLE[0]: _Machine.pack_mark,
-    pickle.TUPLE1[0]: lambda m: m.pack(1),
-    pickle.TUPLE2[0]: lambda m: m.pack(2),
-    pickle.TUPLE3[0]: lambda m: m.pack(3),
-    pickle.APPEND[0]: lambda m: m.append([m.stack.pop()]),
-    pickle.APPENDS[0]: lambda m: m.append(m.pop_mark()),
-    pickle.SETITEM[0]: _Machine.set_item,
-    pickle.SETITEMS[0]: lambda m: m.set_items(m.pop_mark()),
-}
+class _Opcodes(dict[int, Callable[[Any], None]]):
+    def __missing__(self, opcode: int) -> Any:
+        raise RefusedError(f"its pickle uses {_opcode_name(opcode)}, which plain data never needs")
+
+
+def _handler(opcode: int) -> Callable[[Any], None]:
+    load: Callable[[Any], None] = getattr(_Machine, _Unpickler.dispatch[opcode].__name__)
+    return partial(_load_tuple, load) if opcode in _TUPLES else load
+
+
+def _load_tuple(load: Callable[[Any], None], machine: _Machine) -> None:
+    load(machine)
+    _kept(machine.stack[-1])
+
+
+_TUPLES = pickle.TUPLE + pickle.TUPLE1 + pickle.TUPLE2 + pickle.TUPLE3
+_PLAIN = (
+    "PROTO MARK STOP GLOBAL REDUCE NEWOBJ BUILD BINPERSID BINPUT LONG_BINPUT BINGET LONG_BINGET BININT BININT1 BININT2 "
+    "LONG1 BINFLOAT BINUNICODE SHORT_BINSTRING NONE NEWTRUE NEWFALSE EMPTY_DICT EMPTY_LIST EMPTY_TUPLE EMPTY_SET TUPLE "
+    "TUPLE1 TUPLE2 TUPLE3 APPEND APPENDS SETITEM SETITEMS"
+)
 """The opcodes that plain data and tensors need; each that ``torch.load(weights_only=True)`` knows, and no others."""
+
+_Machine.dispatch = _Opcodes((opcode, _handler(opcode)) for name in _PLAIN.split() for opcode in getattr(pickle, name))

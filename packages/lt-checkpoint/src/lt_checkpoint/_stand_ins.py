@@ -19,51 +19,17 @@ import torch
 SafeGlobals = list[Any]
 """The argument of ``torch.serialization.safe_globals``: pairs of a stand-in and its name."""
 
-_DICTS = frozenset(
-    {
-        "collections.defaultdict",
-        "lightning.fabric.utilities.data.AttributeDict",
-        "lightning.pytorch.utilities.parsing.AttributeDict",
-        "lightning_fabric.utilities.data.AttributeDict",
-        "pytorch_lightning.utilities.parsing.AttributeDict",
-    }
-)
-_PATHS = frozenset(
-    f"{module}.{flavour}Path"
-    for module in ("pathlib", "pathlib._local")  # Python 3.13 writes the second
-    for flavour in ("", "Pure", "Posix", "PurePosix", "Windows", "PureWindows")
-)
-_VALUES = frozenset({"pytorch_lightning.callbacks.early_stopping.EarlyStoppingReason", "builtins.bytes"})
-_NUMPY = frozenset(
-    {"numpy.dtype"}
-    | {f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("scalar", "_reconstruct")}
-)
-_SHELL_PREFIXES = ("omegaconf.",)
-_SHELLS = frozenset({"argparse.Namespace"})
 _OF_PYTHON = frozenset(
-    {
-        *(f"datetime.{kind}" for kind in ("date", "datetime", "time", "timedelta", "timezone")),
-        *("decimal.Decimal", "enum.Enum", "fractions.Fraction", "functools.partial", "inspect._empty"),
-        *("_io.BytesIO", "_io.StringIO", "array._array_reconstructor", "collections.ChainMap", "logging.getLogger"),
-        *("operator.attrgetter", "operator.itemgetter", "re._compile", "zoneinfo.ZoneInfo"),
-        *("random.Random", "types.SimpleNamespace", "uuid.UUID", "copyreg._reconstructor", "collections.deque"),
-        *(
-            "builtins.slice",
-            "builtins.range",
-            "builtins.frozenset",
-            "types.MappingProxyType",
-            "dataclasses._MISSING_TYPE",
-        ),
-    }
+    (  # noqa: SIM905  (words are read more easily than a list of strings)
+        "_io.BytesIO _io.StringIO array._array_reconstructor builtins.frozenset builtins.range builtins.slice "
+        "collections.ChainMap collections.deque copyreg._reconstructor dataclasses._MISSING_TYPE datetime.date "
+        "datetime.datetime datetime.time datetime.timedelta datetime.timezone decimal.Decimal enum.Enum "
+        "fractions.Fraction functools.partial inspect._empty logging.getLogger operator.attrgetter operator.itemgetter "
+        "random.Random re._compile types.MappingProxyType types.SimpleNamespace uuid.UUID zoneinfo.ZoneInfo"
+    ).split()
 )
-_OF_TORCH = (
-    "torch._C.Generator",
-    "torch.nn.modules.",
-    "torch.nn.functional.",
-    "torch.nn.init.",
-    "torch.optim.",
-    "torch.utils.data.",
-)
+_OF_TORCH = tuple(f"torch.{name}" for name in ("_C.Generator", "nn.modules.", "nn.functional.", "nn.init.", "optim."))
+_OF_TORCH += ("torch.utils.data.",)
 _NAMES = frozenset(f"builtins.{kind}" for kind in ("bool", "dict", "float", "int", "list", "object", "str", "tuple"))
 _NAMES |= {"numpy.ndarray", "typing.Any"}
 MEMBER = "builtins.getattr"
@@ -80,7 +46,7 @@ def is_callable(name: str) -> bool:
 
     Python's own functions, and torch's, are no data: a file that calls them is refused, though nothing would be called.
     """
-    if name in _DICTS | _PATHS | _VALUES | _NUMPY | _SHELLS | _OF_PYTHON:
+    if name in _STAND_INS or name in _OF_PYTHON:
         return True
     library = name.partition(".")[0]
     if library == "torch":
@@ -90,17 +56,17 @@ def is_callable(name: str) -> bool:
 
 def is_special(name: str) -> bool:
     """Return whether a stand-in is no object of a class that this module knows nothing of."""
-    return name in _PATHS | _VALUES | _NUMPY | _SHELLS or name.startswith(_SHELL_PREFIXES)
+    return not is_dict(name) and (name in _STAND_INS or name.startswith("omegaconf."))
 
 
 def may_be_kept(name: str) -> bool:
     """Return whether a file may mention the name where data stands: its stand-in becomes text."""
-    return name not in _PATHS | _VALUES | _NUMPY
+    return _STAND_INS.get(name) in (None, _Dict, _Shell)
 
 
 def is_dict(name: str) -> bool:
     """Return whether calling the stand-in gives a dict."""
-    return name in _DICTS
+    return _STAND_INS.get(name) is _Dict
 
 
 def safe_globals(names: set[str], containers: Mapping[str, type]) -> SafeGlobals:
@@ -131,21 +97,11 @@ def plain(tree: Any) -> tuple[Any, set[str]]:
 
 def _stand_in(name: str) -> Any:
     """Return the stand-in for ``name`` in ``torch.load``: a class, a function, or the name itself if only mentioned."""
-    if name in _DICTS:
-        return _Dict
-    if name in _PATHS:
-        return _path
-    if name in _VALUES:
-        return _value
-    if name == "numpy.dtype":
-        return _DType
-    if name == "numpy.ndarray":
+    if name in _STAND_INS:
+        return _STAND_INS[name]
+    if name == _Array.name:
         return _Array
-    if name.endswith(".scalar") and name in _NUMPY:
-        return _scalar
-    if name in _NUMPY:
-        return _reconstruct
-    if name in _SHELLS or name.startswith(_SHELL_PREFIXES):
+    if name.startswith("omegaconf."):
         return _Shell
     return type("_Foreign", (_Foreign,), {"name": name}) if is_callable(name) else _Mention(name)
 
@@ -275,6 +231,28 @@ _TORCH_TYPES = {
 
 def _reconstruct(*args: Any) -> _Array:
     return _Array()
+
+
+_NUMPYS = [f"numpy.{core}.multiarray." for core in ("core", "_core")]
+_STAND_INS: dict[str, Any] = {
+    "argparse.Namespace": _Shell,
+    "collections.defaultdict": _Dict,
+    "lightning.fabric.utilities.data.AttributeDict": _Dict,
+    "lightning.pytorch.utilities.parsing.AttributeDict": _Dict,
+    "lightning_fabric.utilities.data.AttributeDict": _Dict,
+    "pytorch_lightning.utilities.parsing.AttributeDict": _Dict,
+    **{
+        f"{module}.{flavour}Path": _path
+        for module in ("pathlib", "pathlib._local")  # Python 3.13 writes the second
+        for flavour in ("", "Pure", "Posix", "PurePosix", "Windows", "PureWindows")
+    },
+    "pytorch_lightning.callbacks.early_stopping.EarlyStoppingReason": _value,
+    "builtins.bytes": _value,
+    "numpy.dtype": _DType,
+    **{f"{module}scalar": _scalar for module in _NUMPYS},
+    **{f"{module}_reconstruct": _reconstruct for module in _NUMPYS},
+}
+"""Stand-ins for names that Lightning's files hold, and others that mean plain data."""
 
 
 class _Plain:
