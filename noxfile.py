@@ -28,7 +28,7 @@ KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA
 ON_RANKS = {"lt-strategies": "tests/lt_strategies/test_talk.py"}  # tests on two ranks for the isolated session
 # what is beside it in the isolated session, although it needs it not: it asks for it, or names it
 BESIDE = {
-    "lt": ("lt-huggingface", "lt-recipes"),
+    "lt": ("lt-huggingface",),
     **dict.fromkeys(("lt-compat", "lt-graphs", "lt-memory"), ("lt-loops",)),
 }
 WITH = {"lt-loggers": ("tensorboard",)}  # an extra of its own that half of its tests are about

@@ -55,7 +55,12 @@ MODULES = {
         "lt_core.step",
         "lt_core.terminal",
     ),
-    "lt-callbacks": ("lt_callbacks.arguments", "lt_callbacks.filtered", "lt_callbacks.lazy", "lt_callbacks.monitored"),
+    "lt-callbacks": (
+        "lt_callbacks.arguments",
+        "lt_callbacks.lazy",
+        "lt_callbacks.monitored",
+        "lt_callbacks.monitors.logged_steps",
+    ),
     "lt-loggers": ("lt_loggers.media_files",),
     "lt-loops": ("lt_loops.forecast",),
     "lt-strategies": ("lt_strategies.distributed", "lt_strategies.group"),

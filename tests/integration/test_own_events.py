@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from lt_callbacks import LambdaCallback, ModelCheckpoint, when
+from lt_callbacks import LambdaCallback, ModelCheckpoint
 from lt_core import Callback, LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
+from lt_recipes import when
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 
@@ -114,6 +115,16 @@ def test_hooks_of_modules_and_functions_are_filtered_too():
     fit(module, [LambdaCallback(on_train_epoch_start=once)])
     assert module.heard == [6, 12]
     assert epochs == [1]
+
+
+def test_a_function_without_a_name_counts_by_the_hook_it_is_in_a_class():
+    batches = []
+
+    class Watch(Callback):
+        on_train_batch_end = when(every=6)(lambda self, trainer, *_: batches.append(trainer.total_batches))
+
+    fit(callbacks=[Watch()])
+    assert batches == [6, 12]
 
 
 def test_a_hook_is_called_by_time():

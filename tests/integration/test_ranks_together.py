@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from lt_callbacks import EarlyStopping, GarbageCollection, ModelCheckpoint
+from lt_callbacks import EarlyStopping, ModelCheckpoint
 from lt_core import LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
 from lt_parallel import FSDP
-from lt_profilers import SlowRankMonitor
+from lt_profilers import GarbageCollection, SlowRankMonitor
 from lt_strategies import DDP
 
 QUIET = {

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lt_callbacks import EarlyStopping, ModelCheckpoint, Timer, when
+from lt_callbacks import EarlyStopping, ModelCheckpoint, Timer
 from lt_core import Callback, LightningModule
 from lt_loops import Trainer
+from lt_recipes import when
 
 NOTHING = [{"seconds": 0}, timedelta(0), "0 s", "00:00:00:00"]
 COUNTS = ["0 s", "0 steps", "0 batches", "0 epochs", "0 samples", "0 run"]

@@ -44,11 +44,6 @@ class TestGradientAccumulationScheduler(CallbackKit):
         return cb.GradientAccumulationScheduler({1: 2})
 
 
-class TestGarbageCollection(CallbackKit):
-    def make_callback(self, folder):
-        return cb.GarbageCollection(every_n_batches=1)
-
-
 class TestOnExceptionCheckpoint(CallbackKit):
     def make_callback(self, folder):
         return cb.OnExceptionCheckpoint(folder)

@@ -32,3 +32,8 @@ class TestSlowRankMonitor(CallbackKit):
 
     def make_callback(self, folder):
         return cb.SlowRankMonitor(every_n_batches=2)
+
+
+class TestGarbageCollection(CallbackKit):
+    def make_callback(self, folder):
+        return cb.GarbageCollection(every_n_batches=1)

@@ -12,7 +12,6 @@ _WHERE = {
     "Callback": "lt_core.callback",
     "Checkpoint": ".checkpoint.base",
     "EarlyStopping": ".stopping.early_stopping",
-    "GarbageCollection": ".garbage_collection",
     "GradientAccumulationScheduler": ".gradient_accumulation_scheduler",
     "LambdaCallback": ".lambda_function",
     "LearningRateMonitor": ".monitors.learning_rate",
@@ -23,12 +22,8 @@ _WHERE = {
     "RichModelSummary": ".summary.rich_model_summary",
     "RichProgressBar": ".progress.rich_progress",
     "RichProgressBarTheme": ".progress.rich_progress",
-    "ServingCheck": ".serving",
-    "ServingReport": ".serving",
     "TQDMProgressBar": ".progress.tqdm_progress",
     "Timer": ".stopping.timer",
-    "check_serving": ".serving",
-    "when": ".filtered",
 }
 """Each public name, and the module that it comes from."""
 

@@ -1,8 +1,6 @@
 from lt_callbacks.checkpoint.base import Checkpoint as Checkpoint
 from lt_callbacks.checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.checkpoint.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
-from lt_callbacks.filtered import when as when
-from lt_callbacks.garbage_collection import GarbageCollection as GarbageCollection
 from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
 from lt_callbacks.monitors.learning_rate import LearningRateMonitor as LearningRateMonitor
@@ -11,9 +9,6 @@ from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBar
 from lt_callbacks.progress.rich_progress import RichProgressBar as RichProgressBar
 from lt_callbacks.progress.rich_progress import RichProgressBarTheme as RichProgressBarTheme
 from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressBar
-from lt_callbacks.serving import ServingCheck as ServingCheck
-from lt_callbacks.serving import ServingReport as ServingReport
-from lt_callbacks.serving import check_serving as check_serving
 from lt_callbacks.stopping.early_stopping import EarlyStopping as EarlyStopping
 from lt_callbacks.stopping.timer import Timer as Timer
 from lt_callbacks.summary.model_summary import ModelSummary as ModelSummary

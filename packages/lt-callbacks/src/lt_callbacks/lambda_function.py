@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lt_callbacks.filtered import Filtered
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.hooks import CALLBACK_HOOKS
@@ -37,6 +36,6 @@ class LambdaCallback(Callback):
                 continue
             if not callable(function):
                 raise ConfigError(f"LambdaCallback({name}={function!r}): expected a function.", code="LT178")
-            if isinstance(function, Filtered):
-                function.stands_for(name)
+            if (set_name := getattr(function, "__set_name__", None)) is not None:
+                set_name(type(self), name)  # as Python does in a class: `when` counts by the hook's name
             setattr(self, name, function)

@@ -104,9 +104,10 @@ _BY_PACKAGE = {
         "lt-memory": "micro_batches setting.accumulate_grad_batches.auto",
     },
     "names of lt_callbacks": {
-        "lt-profilers": "AdvancedProfiler DeviceStatsMonitor MemorySnapshot NaNGuard NonFiniteError PyTorchProfiler "
-        "RankTimes SimpleProfiler SlowRankMonitor SpeedProfiler SpikeDetection ThroughputMonitor "
-        "TrainingSpikeException XLAProfiler",
+        "lt-profilers": "AdvancedProfiler DeviceStatsMonitor GarbageCollection MemorySnapshot NaNGuard "
+        "NonFiniteError PyTorchProfiler RankTimes ServingCheck ServingReport SimpleProfiler SlowRankMonitor "
+        "SpeedProfiler SpikeDetection ThroughputMonitor TrainingSpikeException XLAProfiler check_serving",
+        "lt-recipes": "when",
         "lt-averaging": "EMAWeightAveraging StochasticWeightAveraging WeightAveraging",
         "lt-tuning": "BackboneFinetuning BaseFinetuning BatchSizeFinder LearningRateFinder ModelPruning OptunaPruning "
         "Tuner multiplicative",

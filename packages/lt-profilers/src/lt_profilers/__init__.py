@@ -1,4 +1,4 @@
-"""Where the time and the memory of a run go: profilers, throughput, device statistics, slow ranks, spikes, NaN.
+"""Measures a run and its module: profilers, throughput, device statistics, slow ranks, spikes, NaN, serving.
 
 Names load when they are used; importing this package costs nothing.
 """
@@ -10,11 +10,14 @@ from typing import Any
 _WHERE = {
     "AdvancedProfiler": ".advanced",
     "DeviceStatsMonitor": ".monitors.device_stats",
+    "GarbageCollection": ".garbage_collection",
     "MemorySnapshot": ".monitors.memory_snapshot",
     "NaNGuard": ".monitors.nan_guard",
     "NonFiniteError": ".monitors.nan_guard",
     "PyTorchProfiler": ".pytorch",
     "RankTimes": ".monitors.slow_rank",
+    "ServingCheck": ".serving",
+    "ServingReport": ".serving",
     "SimpleProfiler": ".simple",
     "SlowRankMonitor": ".monitors.slow_rank",
     "SpeedProfiler": ".speed",
@@ -22,6 +25,7 @@ _WHERE = {
     "ThroughputMonitor": ".monitors.throughput",
     "TrainingSpikeException": ".monitors.spike",
     "XLAProfiler": ".xla",
+    "check_serving": ".serving",
     "measure_flops": ".monitors.chip_flops",
 }
 """Each public name, and the module that it comes from."""

@@ -1,7 +1,8 @@
-"""Training recipes: a plain ``nn.Module`` with a loss function; what papers add to a plain training step."""
+"""Training code that projects copy from each other: what papers add to a step, modules without subclasses, `when`."""
 
 from importlib.metadata import version
 
+from lt_recipes.filtered import when
 from lt_recipes.layers import layerwise_lr
 from lt_recipes.sam import SAM
 from lt_recipes.soft_targets import CutMix, LabelSmoothing, Mixup
@@ -9,4 +10,4 @@ from lt_recipes.supervised import Supervised
 
 __version__ = version("lt-recipes")
 
-__all__ = ["SAM", "CutMix", "LabelSmoothing", "Mixup", "Supervised", "layerwise_lr"]
+__all__ = ["SAM", "CutMix", "LabelSmoothing", "Mixup", "Supervised", "layerwise_lr", "when"]

@@ -6,8 +6,6 @@ from lt_averaging.weight_averaging import WeightAveraging as WeightAveraging
 from lt_callbacks.checkpoint.base import Checkpoint as Checkpoint
 from lt_callbacks.checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.checkpoint.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
-from lt_callbacks.filtered import when as when
-from lt_callbacks.garbage_collection import GarbageCollection as GarbageCollection
 from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
 from lt_callbacks.monitors.learning_rate import LearningRateMonitor as LearningRateMonitor
@@ -17,14 +15,12 @@ from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBarBase
 from lt_callbacks.progress.rich_progress import RichProgressBar as RichProgressBar
 from lt_callbacks.progress.rich_progress import RichProgressBarTheme as RichProgressBarTheme
 from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressBar
-from lt_callbacks.serving import ServingCheck as ServingCheck
-from lt_callbacks.serving import ServingReport as ServingReport
-from lt_callbacks.serving import check_serving as check_serving
 from lt_callbacks.stopping.early_stopping import EarlyStopping as EarlyStopping
 from lt_callbacks.stopping.timer import Timer as Timer
 from lt_callbacks.summary.model_summary import ModelSummary as ModelSummary
 from lt_callbacks.summary.rich_model_summary import RichModelSummary as RichModelSummary
 from lt_core.callback import Callback as Callback
+from lt_profilers.garbage_collection import GarbageCollection as GarbageCollection
 from lt_profilers.monitors.device_stats import DeviceStatsMonitor as DeviceStatsMonitor
 from lt_profilers.monitors.memory_snapshot import MemorySnapshot as MemorySnapshot
 from lt_profilers.monitors.nan_guard import NaNGuard as NaNGuard
@@ -33,6 +29,10 @@ from lt_profilers.monitors.slow_rank import RankTimes as RankTimes
 from lt_profilers.monitors.slow_rank import SlowRankMonitor as SlowRankMonitor
 from lt_profilers.monitors.spike import SpikeDetection as SpikeDetection
 from lt_profilers.monitors.throughput import ThroughputMonitor as ThroughputMonitor
+from lt_profilers.serving import ServingCheck as ServingCheck
+from lt_profilers.serving import ServingReport as ServingReport
+from lt_profilers.serving import check_serving as check_serving
+from lt_recipes.filtered import when as when
 from lt_tuning.batch_size_finder import BatchSizeFinder as BatchSizeFinder
 from lt_tuning.finetuning import BackboneFinetuning as BackboneFinetuning
 from lt_tuning.finetuning import BaseFinetuning as BaseFinetuning

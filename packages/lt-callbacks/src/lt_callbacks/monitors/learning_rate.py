@@ -9,7 +9,7 @@ import torch
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, require_logger
-from lt_callbacks.filtered import LoggedSteps
+from lt_callbacks.monitors.logged_steps import LoggedSteps
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.module import LightningModule

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from lt_callbacks.arguments import require_logger, require_package
-from lt_callbacks.filtered import EvaluationAxis, LoggedSteps, in_evaluation
+from lt_callbacks.monitors.logged_steps import LoggedSteps
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
+from lt_profilers.monitors.evaluation_axis import EvaluationAxis, in_evaluation
 
 __all__ = ["DeviceStatsMonitor"]
 

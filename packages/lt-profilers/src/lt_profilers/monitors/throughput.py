@@ -11,13 +11,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from lt_callbacks.arguments import require_logger, whole
-from lt_callbacks.filtered import EvaluationAxis, LoggedSteps, in_evaluation
+from lt_callbacks.monitors.logged_steps import LoggedSteps
 from lt_core.arguments import checks_arguments
 from lt_core.batch import batch_size_of
 from lt_core.callback import Callback
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 from lt_profilers.monitors.chip_flops import available_flops as flops_of_chip
+from lt_profilers.monitors.evaluation_axis import EvaluationAxis, in_evaluation
 
 __all__ = ["ThroughputMonitor"]
 

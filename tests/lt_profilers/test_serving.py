@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from lt_callbacks import ServingCheck, check_serving
 from lt_core.errors import ConfigError
+from lt_profilers import ServingCheck, check_serving
 from lt_testing import FakeTrainer
 
 
@@ -71,7 +71,7 @@ def test_named_inputs_serve_in_the_precision_of_the_trainer(monkeypatch):
 
 def test_the_callback_checks_before_training(monkeypatch):
     asked = []
-    monkeypatch.setattr("lt_callbacks.serving.check_serving", lambda *args, **options: asked.append((args, options)))
+    monkeypatch.setattr("lt_profilers.serving.check_serving", lambda *args, **options: asked.append((args, options)))
     trainer = FakeTrainer()
     module = trainer.lightning_module
     ServingCheck(torch.ones(2), repeats=1).on_train_start(trainer, module)

@@ -15,7 +15,7 @@ from lt_core.errors import ConfigError
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["EvaluationAxis", "Filtered", "LoggedSteps", "in_evaluation", "when"]
+__all__ = ["when"]
 
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 Span = Duration | timedelta | str
@@ -70,7 +70,7 @@ class Filtered:
         self._name = ""
         name = getattr(hook, "__name__", "")
         if name.isidentifier():
-            self.stands_for(name)
+            self.__set_name__(None, name)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is counted: a copy in another process begins where the run stands there."""
@@ -79,8 +79,8 @@ class Filtered:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _multiples=WeakKeyDictionary())
 
-    def stands_for(self, name: str) -> None:
-        """Note which hook it is.
+    def __set_name__(self, owner: type | None, name: str) -> None:
+        """Note which hook it is, in a class or of a ``LambdaCallback``.
 
         Raises:
             ConfigError: for one that has nothing to count.
@@ -129,49 +129,3 @@ class Filtered:
 
 def _other_batches(name: str) -> bool:
     return "_batch_" in name and "_train_batch_" not in name
-
-
-class LoggedSteps:
-    """Goes by ``Trainer(log_every_n_steps=)``: every n-th optimizer step, or at each multiple of a duration."""
-
-    def __init__(self) -> None:
-        self._multiples: Every | None = None
-        self._last = -1
-
-    def is_due(self, trainer: TrainerAPI, *, coming: bool = False) -> bool:
-        """Return whether there is a row, once for each step; ``coming``: for the step to come. All ranks ask alike."""
-        every, step = trainer.log_every_n_steps, trainer.global_step + coming
-        if isinstance(every, Duration):
-            if self._multiples is None or not self._multiples.belongs_to(trainer):
-                self._multiples = Every(every, trainer)
-            return self._multiples.is_due()
-        due = bool(every and step) and step % every == 0 and step != self._last
-        self._last = step if due else self._last
-        return due
-
-
-class EvaluationAxis:
-    """Numbers the batches of all validations of a fit, or of one call, for the x axis of their rows.
-
-    Attributes:
-        in_fit: batches of the fit's validations so far; a resume goes on from there.
-    """
-
-    def __init__(self) -> None:
-        self.in_fit = self._in_call = 0
-
-    def begin(self) -> None:
-        self._in_call = 0
-
-    def next(self, trainer: TrainerAPI) -> int:
-        """Count a batch; return its number, from 0."""
-        if trainer.stage == "fit":
-            self.in_fit += 1
-            return self.in_fit - 1
-        self._in_call += 1
-        return self._in_call - 1
-
-
-def in_evaluation(trainer: TrainerAPI, batches: int) -> bool:
-    """Return whether there is a row after so many batches of an evaluation; none where a duration counts."""
-    return isinstance(every := trainer.log_every_n_steps, int) and every > 0 and batches % every == 0
