@@ -10,7 +10,7 @@ import pytest
 from lt_core import plugins
 from lt_loops import Trainer, former_names
 from lt_loops.arguments.limits import Limits
-from lt_loops.arguments.table import ARGUMENTS, Settings, settled, wrong_arguments
+from lt_loops.arguments.table import ARGUMENTS, Settings, normalized, wrong_arguments
 
 PARAMETERS = {name: p for name, p in inspect.signature(Trainer).parameters.items() if p.kind is p.KEYWORD_ONLY}
 SHOWN = [name for name, argument in ARGUMENTS.items() if argument.parameter]
@@ -60,7 +60,7 @@ def test_a_default_passes_its_own_check_and_has_its_one_form(name):
     default = getattr(Settings(), name)
     if default is not None and default != []:
         assert wrong_arguments({name: default}) == {}
-        assert settled(name, default) == default
+        assert normalized(name, default) == default
 
 
 @pytest.mark.parametrize("limit", fields(Limits), ids=lambda limit: limit.name)

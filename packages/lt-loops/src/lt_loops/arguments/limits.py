@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 from lt_core.duration import Duration
 from lt_core.errors import ConfigError
 from lt_loops.arguments.conflicts import two_batches
 from lt_loops.arguments.problems import raise_problems
-from lt_loops.arguments.table import ARGUMENTS, Settings, settled, wrong_arguments
+from lt_loops.arguments.table import ARGUMENTS, Settings, normalized, wrong_arguments
 
 _WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
 """Limits whose None is no default but says something."""
@@ -50,15 +51,13 @@ class Limits:
     @contextmanager
     def overridden(self, **values: Any) -> Iterator[None]:
         before = {name: getattr(self, name) for name in LIMITS}
-        self._take(values)
         try:
+            for name, value in values.items():
+                setattr(self, name, value)
             yield
         finally:
-            self._take(before)
-
-    def _take(self, values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            setattr(self, name, value)
+            for name, value in before.items():
+                setattr(self, name, value)
 
     def window_of(self, epoch: int) -> int:
         """Return how many micro-batches make an optimizer step in ``epoch``."""
@@ -75,7 +74,7 @@ class Limits:
         asked = self.accumulate_grad_batches
         starts = sorted(asked) if isinstance(asked, dict) else [0]
         total = 0
-        for start, end in zip(starts, [*starts[1:], self.max_epochs], strict=True):
+        for start, end in pairwise([*starts, self.max_epochs]):
             epochs = max(min(end, self.max_epochs) - start, 0)
             total += epochs * -(-int(batches) // self.window_of(start))
         return min(total, steps)
@@ -104,7 +103,9 @@ class Limit:
         problems = [*wrong_arguments({self.name: value}).values(), *two_batches(both)]
         raise_problems(problems, f"trainer.{self.name}", code="LT143")
         is_default = value is None and self.name not in _WITHOUT_LIMIT
-        setattr(trainer._limits, self.name, getattr(Settings(), self.name) if is_default else settled(self.name, value))
+        setattr(
+            trainer._limits, self.name, getattr(Settings(), self.name) if is_default else normalized(self.name, value)
+        )
         trainer.mark_dirty()
 
 
@@ -124,25 +125,15 @@ def limited(num_batches: int | None, limit: float | None, name: str) -> int | fl
         return length
     if isinstance(limit, int):
         return min(length, limit)
-    if limit == 0.0:
-        return 0
-    if num_batches is None:
+    if limit and num_batches is None:
         raise ConfigError(
             f"{name}={limit}: a fraction needs a loader with a length, and this one has none. Take a count of batches.",
             code="LT401",
         )
-    kept = int(num_batches * limit)
-    if kept == 0:
+    kept = int((num_batches or 0) * limit)
+    if limit and not kept:
         raise ConfigError(
-            f"{name}={limit} of {num_batches} batches is less than one batch. Take at least "
-            f"{_share_of_one(num_batches):.3g}, or a count.",
+            f"{name}={limit} of {num_batches} batches is less than one batch. Take a larger fraction, or a count.",
             code="LT402",
         )
     return kept
-
-
-def _share_of_one(num_batches: int) -> float:
-    """Return the smallest fraction of three digits that is one batch of ``num_batches``."""
-    digits = 10.0 ** (2 + math.ceil(math.log10(num_batches)))
-    share = math.ceil(digits / num_batches) / digits
-    return share if int(num_batches * share) else share + 1 / digits

@@ -9,37 +9,21 @@ import torch
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 from lt_loops.arguments.problems import shown, type_name
 
-PRECISIONS = (
-    "32-true",
-    "16-mixed",
-    "bf16-mixed",
-    "16-true",
-    "bf16-true",
-    "64-true",
-    "transformer-engine",
-    "transformer-engine-float16",
-)
-"""The usual names; packages may provide others in ``lt.precision``."""
-
-EXPECTED_PRECISION = "one of " + ", ".join(map(repr, PRECISIONS)) + ", or a Precision"
-
 _SPELLINGS = {
-    "16": "16-mixed",
-    "bf16": "bf16-mixed",
-    "32": "32-true",
-    "64": "64-true",
-    "float": "32-true",
-    "float32": "32-true",
-    "fp32": "32-true",
-    "full": "32-true",
-    "double": "64-true",
-    "float64": "64-true",
-    "fp64": "64-true",
-    "mixed": "16-mixed",
+    "32-true": "32 float float32 fp32 full",
+    "16-mixed": "16 mixed",
+    "bf16-mixed": "bf16",
+    "16-true": "",
+    "bf16-true": "",
+    "64-true": "64 double float64 fp64",
+    "transformer-engine": "",
+    "transformer-engine-float16": "",
 }
+"""The usual names, each with its older spellings; packages may provide others in ``lt.precision``."""
 
+_TODAYS = {old: name for name, olds in _SPELLINGS.items() for old in (name, *olds.split())}
 
-_EITHER = {**dict.fromkeys(("half", "float16", "fp16"), "16"), "bfloat16": "bf16"}
+_EITHER = {"half": "16", "float16": "16", "fp16": "16", "bfloat16": "bf16"}
 """Words that say which bits, and not whether weights have them too."""
 
 
@@ -52,26 +36,21 @@ def canonical_precision(value: Any) -> str:
         ConfigError: for a number that is no format.
         ConfigTypeError: for anything that is no name, number or torch dtype.
     """
-    if isinstance(value, torch.dtype):
-        value = str(value).removeprefix("torch.")
-        if value not in _SPELLINGS and value not in _EITHER:
-            raise ConfigError(f"torch.{value}: expected {EXPECTED_PRECISION}.", code="LT145")
-        return f"{_EITHER[value]}-true" if value in _EITHER else _SPELLINGS[value]
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ConfigTypeError(
-            f"{shown(value)}: expected {EXPECTED_PRECISION}; received {type_name(value)}.", code="LT145"
-        )
-    name = str(value).strip().lower()
-    if bits := _EITHER.get(name):
+    expected = f"expected one of {', '.join(map(repr, _SPELLINGS))}, or a Precision"
+    is_dtype = isinstance(value, torch.dtype)
+    if isinstance(value, bool) or not (is_dtype or isinstance(value, str | int)):
+        raise ConfigTypeError(f"{shown(value)}: {expected}; received {type_name(value)}.", code="LT145")
+    name = str(value).strip().lower().removeprefix("torch.")
+    if (bits := _EITHER.get(name)) and is_dtype:
+        return f"{bits}-true"
+    if bits:
         raise ConfigError(
             f"{value!r}: expected '{bits}-mixed' (weights stay float32, steps are computed in {name}) or '{bits}-true' "
-            f"(weights are {name} too). Write the one that is meant: what other trainers call {name} is mostly"
-            " the first.",
+            f"(weights are {name} too). Other trainers mostly mean the first by {name}.",
             code="LT145",
         )
-    known = _SPELLINGS.get(name, name)
-    if known in PRECISIONS:
-        return known
-    if isinstance(value, int):
-        raise ConfigError(f"{value}: expected {EXPECTED_PRECISION}.{did_you_mean(name, PRECISIONS)}", code="LT145")
-    return value.strip()
+    if name in _TODAYS:
+        return _TODAYS[name]
+    if isinstance(value, str):
+        return value.strip()
+    raise ConfigError(f"{value}: {expected}.{did_you_mean(name, _SPELLINGS)}", code="LT145")

@@ -30,28 +30,18 @@ Rule = Callable[[str, Any], Problem | None]
 class _Short(reprlib.Repr):
     """Shows values in one short line: classes by name, objects without a short ``repr`` by their class."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxstring = self.maxother = 60
-
-    def repr_type(self, x: type, level: int) -> str:
-        return x.__name__
-
     def repr_instance(self, x: Any, level: int) -> str:
         text = x.__name__ if isinstance(x, type) else repr(x)
         return f"{type(x).__name__}(...)" if len(text) > self.maxother or "\n" in text or " at 0x" in text else text
 
-    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
-        items = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in list(x)[: self.maxdict]]
-        return "{" + ", ".join(items + ["..."] * (len(x) > self.maxdict)) + "}" if level > 0 else "{...}"
 
-
-_repr = _Short()
+_short = _Short()
+_short.maxstring = _short.maxother = 60
 
 
 def shown(value: object) -> str:
     """Return the value as an error shows it, in one short line."""
-    return _repr.repr(value)
+    return _short.repr(value)
 
 
 def type_name(value: object) -> str:
@@ -64,15 +54,10 @@ def type_name(value: object) -> str:
     return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
 
 
-def wrong_type(name: str, value: object, expected: str, remedy: str = "") -> Problem:
-    """Return the problem of an argument that is something else than ``expected``."""
-    text = f"{name}={shown(value)}: expected {expected}; received {type_name(value)}. {remedy}"
-    return Problem(text.rstrip(), wrong_type=True)
-
-
-def wrong_value(name: str, value: object, expected: str, remedy: str = "") -> Problem:
-    """Return the problem of an argument of the right type whose value is not ``expected``."""
-    return Problem(f"{name}={shown(value)}: expected {expected}. {remedy}".rstrip())
+def problem(name: str, value: object, expected: str, remedy: str, *, wrong_type: bool = False) -> Problem:
+    """Return the problem of an argument that is not ``expected``: in its value, or in its type."""
+    received = f"; received {type_name(value)}" if wrong_type else ""
+    return Problem(f"{name}={shown(value)}: expected {expected}{received}. {remedy}", wrong_type)
 
 
 def problem_of(error: ConfigError) -> Problem:
@@ -89,10 +74,9 @@ def raise_problems(problems: Sequence[Problem], call: str, code: str) -> None:
     """
     if not problems:
         return
+    text, _, error = problems[0]
+    if len(problems) > 1:
+        lines = "".join(f"\n  {problem.text}" for problem in problems)
+        text, error = f"{len(problems)} problems with the arguments of {call}:{lines}\n", None
     kind = ConfigTypeError if all(problem.wrong_type for problem in problems) else ConfigError
-    if len(problems) == 1 and problems[0].error is not None:
-        raise problems[0].error
-    if len(problems) == 1:
-        raise kind(problems[0].text, code=code)
-    lines = "".join(f"\n  {problem.text}" for problem in problems)
-    raise kind(f"{len(problems)} problems with the arguments of {call}:{lines}\n", code=code)
+    raise error or kind(text, code=code)

@@ -5,12 +5,12 @@ A rule takes name and value and says what is wrong; none knows another argument.
 
 from __future__ import annotations
 
-import math
 import os
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import chain
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
@@ -21,14 +21,12 @@ from lt_core.duration import UNITS, Duration, Unit, expected_of
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 from lt_core.precision import Precision
 from lt_loops.arguments.precision_names import canonical_precision
-from lt_loops.arguments.problems import Problem, Rule, shown, type_name, wrong_type, wrong_value
-
-_FOREIGN = ("lightning", "pytorch_lightning", "lightning_fabric")
+from lt_loops.arguments.problems import Problem, Rule, problem, shown, type_name
 
 _COMPILE_OPTIONS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Return whether ``value`` is a whole number (also numpy's), which True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
@@ -47,23 +45,18 @@ def remedy(name: str, value: Any, example: Any, wrap: str = "{}") -> str:
     Args:
         name: the argument.
         value: what was given.
-        example: a value that fits; a flag or number says how others become one.
+        example: a value that fits; text in the code of a list where ``wrap`` says so.
         wrap: how an object is written that stands in a list.
     """
+    if isinstance(value, str) and not isinstance(example, str):
+        with suppress(ValueError, SyntaxError):
+            return f"Write {name}={literal_eval(value.strip())!r}, without quotes."
     if isinstance(example, bool):
-        return f"Write {name}={str(value).strip().lower() not in ('0', 'false', 'no', 'off', 'none', '')}."
-    if isinstance(example, int | float):
-        if value is False:
-            return f"Write {name}=0 for none, or leave it out for its default."
-        if isinstance(value, str):
-            with suppress(ValueError, SyntaxError):
-                return f"Write {name}={literal_eval(value.strip())!r}, without quotes."
-        elif isinstance(value, int | float) and math.isfinite(value):
-            return f"Write {name}={float(value) if isinstance(example, float) else max(int(value), 1)}."
+        return f"Write {name}=True or {name}=False."
     if isinstance(value, type):
         return f"Write {name}={wrap.format(f'{value.__name__}(...)')}: an object, not its class."
     package = type(value).__module__.partition(".")[0]
-    if package in _FOREIGN:
+    if package in ("lightning", "pytorch_lightning", "lightning_fabric"):
         return f"It comes from {package}: import {type(value).__name__} from lt instead."
     if callable(value):
         return f"Call it: {name}={wrap.format('...()')}."
@@ -90,11 +83,11 @@ def rule(
 
     def check(name: str, value: Any) -> Problem | None:
         if not (isinstance(value, right) if isinstance(right, tuple) else right(value)):
-            return wrong_type(name, value, expected, remedy(name, value, example))
+            return problem(name, value, expected, remedy(name, value, example), wrong_type=True)
         if fits(value):
             return None
-        way_out = instead if isinstance(instead, str) else instead(value)
-        return wrong_value(name, value, expected, way_out.format(name=name, example=example))
+        way_out = instead.format(name=name, example=example) if isinstance(instead, str) else instead(value)
+        return problem(name, value, expected, way_out)
 
     return check
 
@@ -122,10 +115,8 @@ def sanity_check(name: str, value: Any) -> Problem | None:
     return None if value == "logged" else steps(name, value)
 
 
-def _as_count(value: float) -> str:
-    """Return the way out for a number that is no fraction: a count, none or all."""
-    counts = math.isfinite(value) and value > 1
-    return f"Write {{name}}={math.floor(value)}." if counts else "Write {name}=0 for none, {name}=1.0 for all."
+def _is_part(value: Any) -> bool:
+    return value >= 0 and (is_whole(value) or value <= 1)
 
 
 def part(stage: str) -> Rule:
@@ -133,34 +124,31 @@ def part(stage: str) -> Rule:
     return rule(
         f"a fraction of the {stage} batches from 0.0 to 1.0, or a whole number of them, 0 or more",
         is_number,
-        lambda value: value >= 0 and (is_whole(value) or value <= 1),
+        _is_part,
         example=0.5,
-        instead=_as_count,
+        instead="Write {name}=5 for five batches, {name}=0.5 for half of them, {name}=0 for none.",
     )
 
 
-def _or_duration(numbers: Rule, expected: str) -> Rule:
+def _or_duration(numbers: Rule) -> Rule:
     """Accept a number that ``numbers`` takes, or a duration."""
 
     def check(name: str, value: Any) -> Problem | None:
         in_words = isinstance(value, str | timedelta | Duration | Mapping)
-        if in_words and not str(value).strip().lstrip("+-").isdecimal():
-            return _duration(name, value, UNITS, expected)
-        return numbers(name, value)
+        is_duration = in_words and not str(value).strip().lstrip("+-").isdecimal()
+        return (duration(*UNITS) if is_duration else numbers)(name, value)
 
     return check
 
 
-_INTERVAL = f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {expected_of(UNITS)}"
 val_check_interval = _or_duration(
     rule(
-        _INTERVAL,
+        f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {expected_of(UNITS)}",
         is_number,
-        lambda value: value > 0 and (is_whole(value) or value <= 1),
+        lambda value: value and _is_part(value),
         example=1.0,
-        instead=lambda value: _as_count(value) if value > 1 else "To validate never, write limit_val_batches=0.",
+        instead="Write {name}=100 for so many batches; to validate never, write limit_val_batches=0.",
     ),
-    _INTERVAL,
 )
 """Accepts a fraction of the epoch, a count of batches or a duration."""
 
@@ -171,51 +159,41 @@ log_every_n_steps = _or_duration(
         instead="Write {name}=0 to log nothing per step.",
         also=f", or {expected_of(UNITS)}",
     ),
-    f"a whole number of optimizer steps, 0 or more, or {expected_of(UNITS)}",
 )
 """Accepts a count of optimizer steps or a duration."""
 
 
-def _duration(name: str, value: Any, units: Sequence[Unit], expected: str = "") -> Problem | None:
-    """Accept a duration in one of ``units``; ``expected`` says what else may be written."""
-    try:
-        Duration.of(value, units, f"{name}={{}}")
-    except ConfigError as error:
-        text = error.message
-        text = text.replace(expected_of(units), expected) if expected else text
-        return Problem(text, wrong_type=isinstance(error, ConfigTypeError))
-    return None
-
-
 def duration(*units: Unit) -> Rule:
-    """Accept an amount of training in one of ``units``: whole, but for a time."""
+    """Accept an amount of training in one of ``units``."""
 
     def check(name: str, value: Any) -> Problem | None:
-        problem = _duration(name, value, units)
-        if problem is not None:
-            return problem
-        found = Duration.of(value, units)
-        whole = found.unit != "epochs" or not found.amount % 1
-        way_out = f"Write {name}='{math.ceil(found.amount)} epochs'."
-        return None if whole else wrong_value(name, value, "a whole number of epochs", way_out)
+        try:
+            Duration.of(value, units, f"{name}={{}}")
+        except ConfigError as error:
+            return Problem(error.message, isinstance(error, ConfigTypeError))
+        return None
 
     return check
 
 
-def _batches_by_epoch(value: Any) -> Mapping[Any, Any]:
-    return value if isinstance(value, Mapping) else {0: value}
+def length(name: str, value: Any) -> Problem | None:
+    """Accept how long a fit is: a time, or whole steps, epochs, samples or tokens."""
+    wrong = duration("steps", "epochs", "samples", "tokens", "seconds")(name, value)
+    if wrong is None and (found := Duration.of_any(value)).unit == "epochs" and found.amount % 1:
+        return problem(name, value, "a whole number of epochs", f"Write {name}='1 epochs', for instance.")
+    return wrong
 
 
-windows = rule(
-    "a whole number of batches, 1 or more; a schedule {epoch: batches} (epochs from 0 on, batches from 1 on) or 'auto'",
-    lambda value: value == "auto" or all(map(is_whole, (*(by := _batches_by_epoch(value)), *by.values()))),
-    lambda value: (
-        value == "auto" or (value != {} and all(e >= 0 and b >= 1 for e, b in _batches_by_epoch(value).items()))
-    ),
-    example=1,
-    instead="Write {name}=1 for a step after each batch, or {name}={{0: 8, 4: 4}}, for instance.",
-)
-"""Accepts a count of batches for each optimizer step, or one for each epoch from which it holds."""
+def windows(name: str, value: Any) -> Problem | None:
+    """Accept a count of batches for each optimizer step, or one for each epoch from which it holds."""
+    by_epoch = value if isinstance(value, Mapping) else {0: value}
+    whole = all(map(is_whole, chain(*by_epoch.items())))
+    if value == "auto" or (whole and by_epoch and min(by_epoch) >= 0 and min(by_epoch.values()) >= 1):
+        return None
+    expected = "a whole number of batches, 1 or more; a schedule {epoch: batches} (epochs from 0 on, batches from 1 on)"
+    example = f"Write {name}=1 for a step after each batch, or {name}={{0: 8, 4: 4}}, for instance."
+    return problem(name, value, f"{expected} or 'auto'", example, wrong_type=not whole)
+
 
 clip = rule(
     "a number, 0 or more (the largest norm or value of the gradients)",
@@ -228,10 +206,8 @@ clip = rule(
 
 devices = rule(
     "a count (2), -1 for all, indices ([0, 2] or '0,2'), or 'auto'",
-    lambda value: is_whole(value) or isinstance(value, str) or (_are_several(value) and all(map(is_whole, value))),
-    lambda value: (
-        value == -1 or value >= 1 if is_whole(value) else bool(value.strip() if isinstance(value, str) else value)
-    ),
+    lambda value: isinstance(value, str) or all(map(is_whole, as_list(value))),
+    lambda value: value == -1 or value >= 1 if is_whole(value) else bool(str(value).strip(" []()")),
     example=1,
     instead="Write {name}='auto'; to use no accelerator write accelerator='cpu', devices=1.",
 )
@@ -251,24 +227,24 @@ def choice(*choices: str | bool) -> Rule:
         lambda value: isinstance(value, str) or (isinstance(value, bool) and value in choices),
         lambda value: isinstance(value, bool) or value.lower() in words,
         example=choices[0],
-        instead=lambda value: did_you_mean(value, words).strip() or "Take {example!r}, for instance.",
+        instead=lambda value: did_you_mean(value, words).strip() or f"Take {choices[0]!r}, for instance.",
     )
 
 
-def _flag_or_count(expected: str, unit: str) -> Rule:
+def _flag_or_count(unit: str) -> Rule:
     return rule(
-        f"True, False, or {expected}",
+        f"True, False, or a whole number of {unit}",
         (bool, Integral),
         lambda value: value >= 0,
         example=True,
-        instead=f"Write {{name}}=True for one {unit}, {{name}}=5 for five.",
+        instead="Write {name}=True for one, {name}=5 for five.",
     )
 
 
-fast_dev_run = _flag_or_count("a whole number of batches", "batch")
+fast_dev_run = _flag_or_count("batches")
 """Accepts True, False or a count of batches."""
 
-cuda_graphs = _flag_or_count("a whole number of steps that are one graph", "step")
+cuda_graphs = _flag_or_count("steps that are one graph")
 """Accepts True, False or a count of steps."""
 
 path = rule(
@@ -288,22 +264,22 @@ def precision(name: str, value: Any) -> Problem | None:
     if isinstance(value, Mapping):
         if not value or value.keys() - {"train", "eval"}:
             expected = "a number format for 'train', for 'eval', or for both"
-            return wrong_value(name, value, expected, f"Write {name}={{'train': '32-true', 'eval': 'bf16-mixed'}}.")
+            return problem(name, value, expected, f"Write {name}={{'train': '32-true', 'eval': 'bf16-mixed'}}.")
         wrong = (precision(f"{name}[{key!r}]", own) for key, own in value.items())
-        return next((problem for problem in wrong if problem is not None), None)
+        return next(filter(None, wrong), None)
     try:
         canonical_precision(value)
     except ConfigError as error:
-        written = f"{value.__name__}()" if isinstance(value, type) else "'16-mixed'" if value == 16 else "'32-true'"
-        return Problem(f"{name}={error.message} Write {name}={written}.", wrong_type=isinstance(error, ConfigTypeError))
+        way_out = remedy(name, value, "32-true")
+        return Problem(f"{name}={error.message} {way_out}", isinstance(error, ConfigTypeError))
     return None
 
 
-def _first(items: Iterable[Any], known: Iterable[str], text: str) -> str:
+def _unknown(items: Iterable[Any], known: Iterable[str], text: str) -> str:
     """Return the way out for the first of several items that is not known."""
     names = sorted(known)
-    wrong = next((item for item in items if item not in names), "")
-    return f"{text.format(wrong)}{did_you_mean(str(wrong), names)}".replace("{", "{{").replace("}", "}}")
+    wrong = next(item for item in items if item not in names)
+    return f"{wrong!r} {text}.{did_you_mean(str(wrong), names)}"
 
 
 compile_options = rule(
@@ -311,7 +287,7 @@ compile_options = rule(
     (bool, Mapping),
     lambda value: isinstance(value, bool) or value.keys() <= {*_COMPILE_OPTIONS},
     example={"mode": "reduce-overhead"},
-    instead=lambda value: _first(value, _COMPILE_OPTIONS, "{!r} is none."),
+    instead=lambda value: _unknown(value, _COMPILE_OPTIONS, "is none"),
 )
 """Accepts True, False or arguments of ``torch.compile``."""
 
@@ -325,7 +301,7 @@ codes = rule(
     lambda value: isinstance(value, Iterable) and not isinstance(value, str),
     lambda value: {*value} <= _known_codes(),
     example=["LT448"],
-    instead=lambda value: _first(value, _known_codes(), "No installed package warns with {!r}; errors stay."),
+    instead=lambda value: _unknown(value, _known_codes(), "is no warning of an installed package; errors stay"),
 )
 """Accepts codes of warnings that installed packages give."""
 
@@ -351,8 +327,7 @@ def objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Ru
     def check(name: str, value: Any) -> Problem | None:
         if flags and isinstance(value, bool):
             return None
-        items = as_list(value)
-        for item in items:
+        for item in (items := as_list(value)):
             if not (isinstance(item, kinds) or (isinstance(item, str) and item.strip())):
                 way_out = remedy(name, item, example, "[{}]") if item is not None else "Take None out of the list."
                 text = f"{name}={shown(value)}: expected {expected}; received {type_name(item)}. {way_out}"
@@ -362,14 +337,9 @@ def objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Ru
     return check
 
 
-def _are_several(value: Any) -> bool:
-    """Return whether a value holds others: any sequence but text, another library's too (omegaconf's ListConfig)."""
-    return isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (str, bytes))
-
-
 def repeated(name: str, items: list[Any]) -> Problem | None:
     """Return the problem of an object that is in the list twice, or of two that would save under one key."""
-    keys: dict[str, Any] = {}
+    keys: set[str] = set()
     for i, item in enumerate(items):
         kind = type(item).__name__
         if any(item is other for other in items[:i]) and not isinstance(item, str):
@@ -383,7 +353,7 @@ def repeated(name: str, items: list[Any]) -> Problem | None:
                 f"{name} holds two {kind} whose state has the same key {item.state_key!r} in a checkpoint: expected "
                 "different ones. Give them different settings, override state_key, or take one out."
             )
-        keys[item.state_key] = item
+        keys.add(item.state_key)
     return None
 
 
@@ -396,8 +366,9 @@ def as_plain(value: Any) -> Any:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return one or several values as a list."""
-    return list(value) if _are_several(value) else [value]
+    """Return one or several values as a list; any sequence but text is several, also omegaconf's ListConfig."""
+    several = isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (str, bytes))
+    return list(value) if several else [value]
 
 
 def as_loggers(value: Any) -> bool | list[Any]:
@@ -416,10 +387,10 @@ def new_precision(value: Any) -> str:
     return f"write precision={canonical_precision(value)!r}." if old else ""
 
 
-def as_precision(value: Any) -> str | Precision | dict[str, str | Precision]:
+def as_precision(value: Any) -> Any:
     """Return a number format by its present name; one for each part where it is a dict."""
     if isinstance(value, Mapping):
-        return {part: as_precision(own) for part, own in value.items()}  # type: ignore[misc]
+        return {part: as_precision(own) for part, own in value.items()}
     return value if isinstance(value, Precision) else canonical_precision(value)
 
 
@@ -433,7 +404,7 @@ def as_interval(value: Any) -> int | float | timedelta | Duration:
     """Return a number as it is, batches and parts of an epoch as numbers, time as such, else the duration."""
     if is_number(value):
         return int(value) if is_whole(value) else float(value)
-    found = Duration.of(value, UNITS)
+    found = Duration.of_any(value)
     if not found.amount:
         return 1
     if found.unit in ("seconds", "batches"):
@@ -443,8 +414,10 @@ def as_interval(value: Any) -> int | float | timedelta | Duration:
 
 def as_row_interval(value: Any) -> int | Duration:
     """Return optimizer steps as their number, else the duration."""
-    found = Duration(int(value), "steps") if is_whole(value) else Duration.of_any(value)
-    if not found.amount and not is_whole(value):  # 0 alone is never
+    if is_whole(value):
+        return int(value)
+    found = Duration.of_any(value)
+    if not found.amount:  # the number 0 alone is never
         return 1
     return int(found.amount) if found.unit == "steps" else found
 

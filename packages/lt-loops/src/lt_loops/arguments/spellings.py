@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lt_core.dialect import NOT_MINE, attribute_of, dialects
@@ -33,18 +33,23 @@ def in_todays_names(method: str, known: dict[str, Any], unknown: Mapping[str, An
         ConfigTypeError: for those that no installed package understands either.
     """
     meant, problems = translated(method, {**known, **unknown})
-    for name in meant.keys() - known.keys():
-        hint = todays_name(former_names.RUN_ARGUMENTS.get(method, {}), name) or did_you_mean(name, known).strip()
-        hint = hint or f"Expected: {', '.join(known)}."
-        text = f"{name}={shown(meant[name])} is no argument of {method}(). {hint}"
-        problems.append(Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141")))
+    former = former_names.RUN_ARGUMENTS.get(method, {})
+    problems += [
+        unknown_argument(name, meant[name], f"{method}()", known, former) for name in meant.keys() - known.keys()
+    ]
     raise_problems(problems, f"{method}()", code="LT140")
     return meant
 
 
-def todays_name(names: Mapping[str, str], name: str) -> str:
-    """Return what to write in place of a name of 1.x, and who understands it; "" for others."""
-    return f"In 1.x it was one: write {names[name]}. {former_names.understood_by()}" if name in names else ""
+def unknown_argument(
+    name: str, value: Any, where: str, known: Collection[str], former: Mapping[str, str], hint: str | None = None
+) -> Problem:
+    """Return the problem of an argument that ``where`` does not have: today's way for one of 1.x (``former``)."""
+    if name in former:
+        hint = f"In 1.x it was one: write {former[name]}. {former_names.understood_by()}"
+    hint = hint or did_you_mean(name, known).strip() or f"Expected: {', '.join(known)}."
+    text = f"{name}={shown(value)} is no argument of {where}. {hint}"
+    return Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141"))
 
 
 class AsksDialects(ProtocolMeta):
@@ -69,11 +74,10 @@ def missing(owner: Any, name: str) -> Any:
     found = attribute_of(owner, name)
     if found is not NOT_MINE:
         return found
-    kind = owner if isinstance(owner, type) else type(owner)
-    text = f"{kind.__name__!r} object has no attribute {name!r}"
-    if name in former_names.CLASS_METHODS:
-        today = former_names.CLASS_METHODS[name]
-        text = f"{kind.__name__}.{name} is of Lightning 1.x: write {today}. {former_names.understood_by()}"
-    elif name in former_names.ATTRIBUTES:
-        text = f"{kind.__name__}.{name} is not there: {former_names.ATTRIBUTES[name]}."
+    kind = (owner if isinstance(owner, type) else type(owner)).__name__
+    text = f"{kind!r} object has no attribute {name!r}"
+    if today := former_names.CLASS_METHODS.get(name):
+        text = f"{kind}.{name} is of Lightning 1.x: write {today}. {former_names.understood_by()}"
+    elif today := former_names.ATTRIBUTES.get(name):
+        text = f"{kind}.{name} is not there: {today}."
     raise AttributeError(text, name=name, obj=owner)

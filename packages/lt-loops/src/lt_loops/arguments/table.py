@@ -25,7 +25,7 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.duration import Duration
 from lt_core.environment import Environment
-from lt_core.errors import ConfigTypeError, LtDeprecationWarning, did_you_mean, silenced, warn
+from lt_core.errors import LtDeprecationWarning, silenced, warn
 from lt_core.launcher import Launcher
 from lt_core.logger import Logger
 from lt_core.precision import Precision
@@ -37,7 +37,7 @@ from lt_loops import former_names
 from lt_loops.arguments import rules
 from lt_loops.arguments.conflicts import BAREBONES, find_conflicts
 from lt_loops.arguments.problems import Problem, Rule, raise_problems, shown
-from lt_loops.arguments.spellings import todays_name, translated
+from lt_loops.arguments.spellings import translated, unknown_argument
 
 DEFAULT_EPOCHS = 1000
 """Where nobody limits a fit."""
@@ -82,9 +82,7 @@ def _former(default: Any, check: Rule, today: str = "", doc: str = "", **more: A
     """Return the field of an argument that is written otherwise today: ``today``, with the value for ``{value}``."""
 
     def note(value: Any) -> str:
-        return (
-            "leave it out, for its default." if value == default else f"write {today.replace('{value}', shown(value))}."
-        )
+        return "leave it out." if value == default else f"write {today.replace('{value}', shown(value))}."
 
     return _row(default, check, doc, parameter=False, former=True, note=note if today else None, **more)
 
@@ -168,7 +166,7 @@ class Settings:
     )
     max_time: timedelta | None = _row(
         None,
-        rules.duration("steps", "epochs", "samples", "tokens", "seconds"),
+        rules.length,
         'how long the fit is: a time after which training ends, in all processes that it took (``"2 h"``, '
         '``"DD:HH:MM:SS"``, a timedelta, or its dict), beside other limits; or in place of them ``"10 epochs"``, '
         '``"500 steps"``, ``"1e6 samples"`` or ``"1e9 tokens"`` of all ranks',
@@ -289,7 +287,7 @@ class Settings:
     validate_at_start: bool = _former(False, rules.flag, "num_sanity_val_steps='logged'")
     max_duration: Duration | None = _former(
         None,
-        rules.duration("steps", "epochs", "samples", "tokens", "seconds"),
+        rules.length,
         "max_time={value}",
         form=Duration.of_any,
     )
@@ -332,15 +330,13 @@ class Settings:
             ConfigTypeError: for unknown arguments, or when all that is wrong is of a wrong type.
             ConfigError: for wrong values and conflicts; the message lists all problems of the call, one a line.
         """
-        problems = _problems(given, look_up)
-        if problems:
+        if _problems(given, look_up):
             given, problems = translated("Trainer", given)
-            problems += _problems(given, look_up)
-        if problems:
-            raise_problems(problems, "Trainer", code="LT140")
+            raise_problems([*problems, *_problems(given, look_up)], "Trainer", code="LT140")
         with silenced(given.get("silence") or ()):
             for name, value in given.items():
-                _note(name, value)
+                if value is not None:
+                    _note(name, value)
             if given.get("fast_dev_run") and (overfit := given.get("overfit_batches")):
                 both = f"fast_dev_run={given['fast_dev_run']} and overfit_batches={overfit}"
                 warn(f"{both}: the first says how many batches there are, the second does nothing.", code="LT369")
@@ -349,7 +345,7 @@ class Settings:
     @classmethod
     def _of(cls, given: Mapping[str, Any]) -> Settings:
         counted = {name: value for name, value in given.items() if value is not None or ARGUMENTS[name].none_counts}
-        written = {name: settled(name, value) for name, value in counted.items()}
+        written = {name: normalized(name, value) for name, value in counted.items()}
         return cls(**{**written, **_follows(written)}, given=dict(given))
 
     def changed(self, **overrides: Any) -> Settings:
@@ -365,13 +361,8 @@ class Settings:
 
     def note_default_epochs(self) -> None:
         """Warn when a fit begins that nobody limited."""
-        limited = (
-            self.given.get("max_epochs") is not None
-            or self.max_steps != -1
-            or self.max_time is not None
-            or self.max_duration
-        )
-        if not limited:
+        limited = self.given.get("max_epochs") is not None or self.max_time is not None or self.max_duration
+        if not limited and self.max_steps == -1:
             warn(
                 f"No limit was given: training ends after {DEFAULT_EPOCHS} epochs. Write Trainer(max_epochs=...), -1 "
                 "for no limit.",
@@ -394,40 +385,31 @@ def _problems(given: Mapping[str, Any], look_up: LookUp | None) -> list[Problem]
 
 def _note(name: str, value: Any) -> None:
     """Warn of a value that should be written otherwise, or does nothing."""
-    if name == "model_registry" and value is not None:
+    row = ARGUMENTS[name]
+    if name == "model_registry":
         warn(
             f"model_registry={value!r}: registries of models belong to Lightning's platform, lt has none; nothing is "
             "uploaded.",
             code="LT147",
         )
-    note = ARGUMENTS[name].note
-    if value is None or note is None or f"{PREFIX}{name.upper()}" in os.environ or not (instead := note(value)):
+    if row.note is None or f"{PREFIX}{name.upper()}" in os.environ or not (instead := row.note(value)):
         return
-    if ARGUMENTS[name].parameter:
-        warn(
-            f"{name}={shown(value)} is a spelling of 1.x: {instead}",
-            code="LT901",
-            category=LtDeprecationWarning,
-        )
+    given = f"{name}={shown(value)}"
+    if row.parameter:
+        warn(f"{given} is a spelling of 1.x: {instead}", code="LT901", category=LtDeprecationWarning)
     elif name == "enable_autolog_hparams":  # a code of its own: Lightning has the argument, and lt.compat takes it
-        warn(f"{name}={shown(value)}: {instead}", code="LT197", category=LtDeprecationWarning)
+        warn(f"{given}: {instead}", code="LT197", category=LtDeprecationWarning)
     else:
-        warn(
-            f"Trainer({name}={shown(value)}) is a former spelling: {instead}",
-            code="LT196",
-            category=LtDeprecationWarning,
-        )
+        warn(f"Trainer({given}) is a former spelling: {instead}", code="LT196", category=LtDeprecationWarning)
 
 
 def wrong_arguments(given: Mapping[str, Any]) -> dict[str, Problem]:
-    """Return what is wrong with each argument by itself: unknown ones, wrong values."""
-    found = {
-        name: _problem(name, given[name]) for name in sorted(given, key=ARGUMENTS.__contains__)
-    }  # unknown ones first
-    return {name: problem for name, problem in found.items() if problem is not None}
+    """Return what is wrong with each argument by itself, unknown ones first."""
+    problems = {name: _problem(name, given[name]) for name in sorted(given, key=ARGUMENTS.__contains__)}
+    return {name: problem for name, problem in problems.items() if problem is not None}
 
 
-def settled(name: str, value: Any) -> Any:
+def normalized(name: str, value: Any) -> Any:
     """Return a checked value of an argument in the one form that the rest of the code reads."""
     return None if value is None else ARGUMENTS[name].form(value)
 
@@ -435,10 +417,8 @@ def settled(name: str, value: Any) -> Any:
 def _problem(name: str, value: Any) -> Problem | None:
     if name in ARGUMENTS:
         return None if value is None else ARGUMENTS[name].check(name, value)
-    hint = todays_name(former_names.ARGUMENTS, name) or _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip()
-    hint = hint or f"Expected: {', '.join(name for name, argument in ARGUMENTS.items() if argument.parameter)}."
-    text = f"{name}={shown(value)} is no argument of the Trainer. {hint}"
-    return Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141"))
+    known = [name for name, argument in ARGUMENTS.items() if argument.parameter]
+    return unknown_argument(name, value, "the Trainer", known, former_names.ARGUMENTS, _ELSEWHERE.get(name))
 
 
 _ELSEWHERE = {
@@ -459,31 +439,29 @@ _LIMIT_OF = {"steps": "max_steps", "epochs": "max_epochs", "seconds": "max_time"
 
 def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that follow from others: no limit, overfit_batches, barebones, fast_dev_run."""
-    follows: dict[str, Any] = {}
-    if isinstance(asked := written.get("precision"), dict):
-        follows = {"precision": asked.get("train"), "eval_precision": asked.get("eval", written.get("eval_precision"))}
-    if not isinstance(steps := written.get("cuda_graphs", False), bool):
+    get, follows = written.get, dict[str, Any]()
+    if isinstance(asked := get("precision"), dict):
+        follows = {"precision": asked.get("train"), "eval_precision": asked.get("eval", get("eval_precision"))}
+    if not isinstance(steps := get("cuda_graphs", False), bool):
         follows |= {"cuda_graphs": steps > 0, "steps_per_execution": max(steps, 1)}
-    if written.get("num_sanity_val_steps") == "logged":
+    if get("num_sanity_val_steps") == "logged":
         follows |= {"num_sanity_val_steps": 0, "validate_at_start": True}
-    if isinstance(longest := written.get("max_time"), Duration):
-        written = {**written, "max_duration": longest}
+    duration = get("max_duration")
+    if isinstance(longest := get("max_time"), Duration):
+        duration = longest
         follows |= {"max_time": None, "max_duration": longest}
-    if "max_epochs" not in written and (written.get("max_steps", -1) != -1 or "max_time" in written):
+    if duration is not None or ("max_epochs" not in written and (get("max_steps", -1) != -1 or "max_time" in written)):
         follows["max_epochs"] = -1
-    if (duration := written.get("max_duration")) is not None:
-        follows["max_epochs"] = -1
-        follows.update({_LIMIT_OF[duration.unit]: duration.in_python()} if duration.unit in _LIMIT_OF else {})
-    if overfit := written.get("overfit_batches"):
+    if duration is not None and duration.unit in _LIMIT_OF:
+        follows[_LIMIT_OF[duration.unit]] = duration.in_python()
+    if overfit := get("overfit_batches"):
         follows["limit_train_batches"] = overfit
-        follows["limit_val_batches"] = 0 if written.get("limit_val_batches") == 0 else overfit
-    if written.get("barebones"):
-        follows.update({name: values[0] for name, values in BAREBONES.items()})
-    if batches := int(written.get("fast_dev_run", 0)):
-        limits = dict.fromkeys((stage.limit for stage in Stage), batches)
-        follows.update(
-            limits, max_epochs=1, max_steps=batches, max_time=None, max_duration=None, min_epochs=None, min_steps=None
-        )
-        follows.update(val_check_interval=1.0, check_val_every_n_epoch=1, num_sanity_val_steps=0)
-        follows.update(logger=False, enable_checkpointing=False, overfit_batches=0.0)
+        follows["limit_val_batches"] = 0 if get("limit_val_batches") == 0 else overfit
+    if get("barebones"):
+        follows |= {name: values[0] for name, values in BAREBONES.items()}
+    if batches := int(get("fast_dev_run", 0)):
+        follows |= dict.fromkeys((stage.limit for stage in Stage), batches)
+        follows |= dict.fromkeys(("max_time", "max_duration", "min_epochs", "min_steps"))
+        follows |= {"max_epochs": 1, "max_steps": batches, "val_check_interval": 1.0, "check_val_every_n_epoch": 1}
+        follows |= {"num_sanity_val_steps": 0, "overfit_batches": 0.0, "logger": False, "enable_checkpointing": False}
     return follows
