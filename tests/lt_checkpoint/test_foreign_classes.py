@@ -167,7 +167,7 @@ def test_one_argument_that_holds_all_lacks_what_is_a_name(files, tmp_path):
     ],
 )
 def test_names_in_a_yaml_file_are_asked_for_too(text, tmp_path):
-    pytest.importorskip("yaml")
+    pytest.importorskip("lt_loggers", reason="reads hparams.yaml")
     CheckpointIO().save_checkpoint({"state_dict": {"layer.weight": torch.ones(1, 2)}}, tmp_path / "a.ckpt")
     file = tmp_path / "hparams.yaml"
     file.write_text(f"width: 2\n{text}")
@@ -177,7 +177,7 @@ def test_names_in_a_yaml_file_are_asked_for_too(text, tmp_path):
 
 
 def test_the_name_that_stands_in_a_yaml_file_of_ours_never_goes_to_the_constructor(tmp_path):
-    pytest.importorskip("yaml")
+    pytest.importorskip("lt_loggers", reason="reads hparams.yaml")
     tree = {"state_dict": {"layer.weight": torch.ones(1, 2)}, "hyper_parameters": {"width": 2}}
     CheckpointIO().save_checkpoint({**tree, "hparams_by_name": {"odd": "torch.nn.ReLU"}}, tmp_path / "a.ckpt")
     (tmp_path / "hparams.yaml").write_text("width: 2\nodd: torch.nn.ReLU\n")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lt_core.logging.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import CSVLogger, JSONLLogger, TensorBoardLogger
+from lt_loggers.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_testing.logger import LoggerKit
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lt_core.errors import LogError
-from lt_core.logging.media import Audio, Image
+from lt_loggers.media import Audio, Image
 from lt_loggers.media_files import animated_png, media_bytes, path_below, png, wav, write_media
 from lt_testing.logger import examples_of_media
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from lt_core.errors import LogError, LtWarning
-from lt_core.logging.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import MLFlowLogger
+from lt_loggers.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_testing.logger import LoggerKit
 
 mlflow = pytest.importorskip("mlflow.tracking")

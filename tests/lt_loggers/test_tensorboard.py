@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from lt_core.errors import ConfigError, LtWarning
-from lt_core.logging.media import Audio, Histogram, Table, Video
 from lt_loggers import TensorBoardLogger
+from lt_loggers.media import Audio, Histogram, Table, Video
 
 
 @pytest.fixture

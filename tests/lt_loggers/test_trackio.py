@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lt_core.logging.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import TrackioLogger
+from lt_loggers.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_testing.logger import LoggerKit, examples_of_media
 
 QUIET = ("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")

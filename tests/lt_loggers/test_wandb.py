@@ -10,8 +10,8 @@ import torch
 from tests.patience import PATIENCE
 
 from lt_core.errors import ConfigError, LtWarning
-from lt_core.logging.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import WandbLogger
+from lt_loggers.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_testing.logger import LoggerKit
 
 wandb = pytest.importorskip("wandb")

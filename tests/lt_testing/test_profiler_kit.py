@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from lt_core import Profiler
-from lt_core.profiler import ActionProfiler
 from lt_testing import ProfilerKit
 
 
@@ -39,7 +38,7 @@ class Actions:
 
 class TestActions(ProfilerKit):
     def make_profiler(self, folder):
-        return ActionProfiler(Actions())
+        return pytest.importorskip("lt_compat.lightning.action_profiler").ActionProfiler(Actions())
 
 
 class Counting(Profiler):

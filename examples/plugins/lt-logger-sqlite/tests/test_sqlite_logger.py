@@ -8,7 +8,7 @@ from pathlib import Path
 from lt_logger_sqlite import SQLiteLogger
 
 from lt_core import plugins
-from lt_core.logging.media import Audio, Figure, Histogram, Image, Table, Text, Video
+from lt_loggers.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_testing.logger import LoggerKit
 
 

@@ -102,7 +102,7 @@ class Logger(Interface):
         """Record the model's graph, traced with ``input_array`` (the module's ``example_input_array``)."""
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
-        """Record what is no number: anything that :func:`lt_core.logging.media.as_media` knows, or the
+        """Record what is no number: anything that :func:`lt_loggers.media.as_media` knows, or the
         library's own objects.
 
         Read ``value`` before returning: the caller may change it afterwards.

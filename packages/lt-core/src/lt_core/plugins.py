@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+from collections.abc import Mapping
 from functools import cache, lru_cache
+from importlib import import_module
 from importlib.machinery import PathFinder
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points, version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ __all__ = [
     "find",
     "install_hint",
     "load",
+    "load_name",
     "names",
     "rescan",
 ]
@@ -93,16 +97,18 @@ _BY_PACKAGE = {
     "checkpoint_io": {"lt-checkpoint": "async sharded torch"},
     "profilers": {"lt-profilers": "simple advanced pytorch xla speed"},
     "defaults": {
-        "lt-loggers": "logger media",
+        "lt-loggers": "logger media hparams_file read_hparams",
         "lt-callbacks": "progress_bar summary checkpoint",
         "lt-explain": "explain",
         "lt-memory": "memory out_of_memory",
+        "lt-compat": "action_profiler",
     },
     "trainers": {"lt-loops": "default"},
     "steps": {
         "lt-graphs": "graphs setting.cuda_graphs",
         "lt-memory": "micro_batches setting.accumulate_grad_batches.auto",
     },
+    "names of lt_core.logging.media": {"lt-loggers": "Audio Figure Histogram Image Media Table Text Video as_media"},
     "names of lt_callbacks": {
         "lt-profilers": "AdvancedProfiler DeviceStatsMonitor GarbageCollection MemorySnapshot NaNGuard "
         "NonFiniteError PyTorchProfiler RankTimes ServingCheck ServingReport SimpleProfiler SlowRankMonitor "
@@ -206,6 +212,35 @@ def _origin() -> Path | None:
         return None
     url = urlsplit(json.loads(noted)["url"] if noted else "")
     return Path(url2pathname(url.path)) if url.scheme == "file" else None
+
+
+def load_name(package: str, where: Mapping[str, str], name: str) -> Any:
+    """Return a name of a package whose names load when they are used: what its ``__getattr__`` calls.
+
+    A name that the package has given to another one is still found here, where that is installed.
+
+    Args:
+        package: its import name.
+        where: the module of each name: absolute, or below the package as in ``".stopping.timer"``.
+        name: what is asked for.
+
+    Raises:
+        AttributeError: for a name that nobody knows.
+        PluginError: for a name of a package that is not installed; says which.
+    """
+    taken_over = BROUGHT_BY.get(f"names of {package}", {}).get(name)
+    if name == "__version__":
+        value: Any = version(package.replace("_", "-"))
+    elif name in where:
+        value = getattr(import_module(where[name], package), name)
+    elif taken_over is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    elif PathFinder.find_spec(module := taken_over.replace("-", "_")) is None:
+        raise PluginError(f"{package}.{name} comes with {taken_over}: {install_hint(taken_over)}", code="LT105")
+    else:
+        value = getattr(import_module(module), name)
+    vars(sys.modules[package])[name] = value
+    return value
 
 
 def kind_of(group: str) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from lt_core import plugins
 from lt_core.interface import Interface, is_overridden
-from lt_core.rank import process_rank
 from lt_core.terminal import say
 
-__all__ = ["ActionProfiler", "Profiler", "by_action"]
+__all__ = ["Profiler", "by_action"]
 
 
 class Profiler(Interface):
@@ -21,7 +19,7 @@ class Profiler(Interface):
     With a profiler, the Trainer wraps each slot and hook of the plan once, before the run, in :meth:`wrap`; without one
     the slots are the bare callables. Found by an entry point in ``lt.profilers`` (a class or a function without
     arguments); users may also pass an instance. One as Lightning has them, with ``start(action_name)`` and
-    ``stop(action_name)``, works too: :func:`by_action`.
+    ``stop(action_name)``, works where lt-compat is installed: :func:`by_action`.
 
     Training is the same with it as without: it draws no random number and changes neither arguments, results nor
     errors. One object serves several runs, one after another. A strategy that starts processes pickles it before a run.
@@ -74,48 +72,5 @@ def by_action(profiler: Profiler) -> Profiler:
     taken = [p for p in inspect.signature(profiler.start).parameters.values() if p.default is p.empty]
     if len(taken) != 1:
         return profiler
-    known: ActionProfiler = profiler.__dict__.setdefault("_called_by", ActionProfiler(profiler))
+    known: Profiler = profiler.__dict__.setdefault("_called_by", plugins.load("defaults", "action_profiler")(profiler))
     return known
-
-
-class ActionProfiler(Profiler):
-    """Calls ``own.start(name)`` before each action and ``own.stop(name)`` after it, and ``own.describe()`` at the end.
-
-    Args:
-        own: the user's profiler.
-    """
-
-    def __init__(self, own: Any) -> None:
-        self.own = own
-        self._stage = ""
-
-    def start(self, stage: str, log_dir: str | None) -> None:
-        self._stage = stage
-        if hasattr(self.own, "setup"):
-            self.own.setup(stage=stage, local_rank=process_rank(), log_dir=log_dir)
-
-    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def measured(*args: Any, **kwargs: Any) -> Any:
-            with self.profile(name):
-                return function(*args, **kwargs)
-
-        return functools.update_wrapper(measured, function) if hasattr(function, "__name__") else measured
-
-    @contextmanager
-    def profile(self, name: str) -> Iterator[None]:
-        self.own.start(name)
-        try:
-            yield
-        finally:
-            self.own.stop(name)
-
-    def stop(self) -> None:
-        stage, self._stage = self._stage, ""
-        if not stage:
-            return
-        self.own.describe()
-        if hasattr(self.own, "teardown"):
-            self.own.teardown(stage=stage)
-
-    def summary(self) -> str:
-        return str(self.own.summary())

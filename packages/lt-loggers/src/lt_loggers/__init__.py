@@ -1,63 +1,44 @@
 """Loggers for lt: CSV, TensorBoard, JSON lines, memory, and third-party experiment trackers, each of those an extra.
 
+Beside them are the kinds of media that can be logged: images, figures, histograms, texts, tables, audio and video.
 Nothing is imported before it is used: ``import lt_loggers`` costs microseconds, and a tracker's library is imported
 when its first run opens.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from lt_loggers.comet import CometLogger
-    from lt_loggers.csv_file import CSVLogger
-    from lt_loggers.jsonl import JSONLLogger
-    from lt_loggers.memory import MemoryLogger
-    from lt_loggers.mlflow import MLFlowLogger
-    from lt_loggers.opentelemetry import OpenTelemetryLogger
-    from lt_loggers.stdout import StdoutLogger
-    from lt_loggers.tensorboard.logger import TensorBoardLogger
-    from lt_loggers.trackio import TrackioLogger
-    from lt_loggers.wandb import WandbLogger
-
-__all__ = [
-    "CSVLogger",
-    "CometLogger",
-    "JSONLLogger",
-    "MLFlowLogger",
-    "MemoryLogger",
-    "OpenTelemetryLogger",
-    "StdoutLogger",
-    "TensorBoardLogger",
-    "TrackioLogger",
-    "WandbLogger",
-]
-
-_HOMES = {
-    "CSVLogger": "csv_file",
-    "CometLogger": "comet",
-    "JSONLLogger": "jsonl",
-    "MLFlowLogger": "mlflow",
-    "MemoryLogger": "memory",
-    "OpenTelemetryLogger": "opentelemetry",
-    "StdoutLogger": "stdout",
-    "TensorBoardLogger": "tensorboard.logger",
-    "TrackioLogger": "trackio",
-    "WandbLogger": "wandb",
+_WHERE = {
+    "Audio": ".media",
+    "CSVLogger": ".csv_file",
+    "CometLogger": ".comet",
+    "Figure": ".media",
+    "Histogram": ".media",
+    "Image": ".media",
+    "JSONLLogger": ".jsonl",
+    "MLFlowLogger": ".mlflow",
+    "Media": ".media",
+    "MemoryLogger": ".memory",
+    "OpenTelemetryLogger": ".opentelemetry",
+    "StdoutLogger": ".stdout",
+    "Table": ".media",
+    "TensorBoardLogger": ".tensorboard.logger",
+    "Text": ".media",
+    "TrackioLogger": ".trackio",
+    "Video": ".media",
+    "WandbLogger": ".wandb",
+    "as_media": ".media",
 }
+"""Each public name, and the module that it comes from."""
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605  (the table above is the list)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+    from lt_core.plugins import load_name
 
-        return version("lt-loggers")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'lt_loggers' has no attribute {name!r}")
-    found = getattr(import_module(f"lt_loggers.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+    return load_name(__name__, _WHERE, name)
 
 
 def __dir__() -> list[str]:

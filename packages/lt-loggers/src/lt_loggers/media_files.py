@@ -11,12 +11,13 @@ import wave
 import zlib
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from lt_core.checkpoint import local_folder
 from lt_core.errors import LogError
-from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
+from lt_loggers.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video, as_media
 
 __all__ = ["animated_png", "media_bytes", "path_below", "png", "wav", "write_media"]
 
@@ -24,14 +25,26 @@ _COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-def write_media(folder: str | PathLike[str], name: str, media: Media, step: int | None = None) -> Path:
-    """Write ``media`` to ``folder/name/step_N.png`` (or ``.txt``, ``.csv``, ``.wav``) and return the path.
+def write_media(folder: str | PathLike[str], name: str, value: Any, step: int | None = None) -> Path:
+    """Write ``value`` to ``folder/name/step_N.png`` (or ``.txt``, ``.csv``, ``.wav``) and return the path.
 
-    The Trainer's default for media that no logger can show.
+    The Trainer's default for values that no logger can show.
+
+    Args:
+        folder: a folder or a URL.
+        name: becomes a path below ``folder``.
+        value: anything that :func:`~lt_loggers.media.as_media` knows.
+        step: optimizer steps; None: the file's name has none.
 
     Raises:
-        LogError: where ``name`` would lead outside of ``folder``.
+        LogError: for a value that is no medium, or a ``name`` that leads outside of ``folder``.
     """
+    if (media := as_media(value)) is None:
+        raise LogError(
+            f"log_media({name!r}): no logger can show a {type(value).__name__}, and it is no image, figure, histogram, "
+            "text, table, audio or video that could be a file (see lt_loggers.media).",
+            code="LT522",
+        )
     suffix, content = media_bytes(media)
     path = path_below(folder, name) / (f"step_{step:08d}{suffix}" if step is not None else f"value{suffix}")
     with local_folder(folder) as here:

@@ -14,8 +14,8 @@ from urllib.request import url2pathname
 from lt_core.arguments import checks_arguments
 from lt_core.errors import warn
 from lt_core.logger import Logger
-from lt_core.logging.media import Media, as_media
 from lt_core.rank import process_rank
+from lt_loggers.media import Media, as_media
 from lt_loggers.media_files import path_below, write_media
 from lt_loggers.params import as_yaml, cells
 from lt_loggers.rows import Number, Row

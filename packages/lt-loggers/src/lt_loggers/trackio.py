@@ -11,8 +11,8 @@ from typing import Any
 
 from lt_core.arguments import checks_arguments
 from lt_core.logger import Logger
-from lt_core.logging.media import as_media
 from lt_core.rank import process_rank
+from lt_loggers.media import as_media
 from lt_loggers.params import plain
 from lt_loggers.rows import Row
 from lt_loggers.tracker import Nothing, TrackerLogger, require

@@ -17,8 +17,8 @@ from torch import nn
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
 from lt_core.logger import Logger
-from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video, as_media
 from lt_core.rank import process_rank
+from lt_loggers.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video, as_media
 from lt_loggers.media_files import png, wav
 from lt_loggers.params import plain
 from lt_loggers.rows import Row

@@ -555,7 +555,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
         Args:
             name: what to call it; ``/`` makes groups.
-            value: anything that :func:`lt_core.logging.media.as_media` knows, or a library's own object.
+            value: anything that :func:`lt_loggers.media.as_media` knows, or a library's own object.
             step: x axis; default: the last optimizer step.
         """
         if self._run is None or not self.is_global_zero:

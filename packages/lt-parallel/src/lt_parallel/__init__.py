@@ -6,7 +6,6 @@ first used.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 _WHERE = {
@@ -22,13 +21,9 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605  (the table above is the list)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+    from lt_core.plugins import load_name
 
-        return version("lt-parallel")
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_WHERE[name], __name__), name)
+    return load_name(__name__, _WHERE, name)
 
 
 def __dir__() -> list[str]:

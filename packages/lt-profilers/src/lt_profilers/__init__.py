@@ -26,6 +26,7 @@ _WHERE = {
     "TrainingSpikeException": ".monitors.spike",
     "XLAProfiler": ".xla",
     "check_serving": ".serving",
+    "grad_norm": ".gradients",
     "measure_flops": ".monitors.chip_flops",
 }
 """Each public name, and the module that it comes from."""
@@ -34,7 +35,7 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605  (the table above is the list)
 
 
 def __getattr__(name: str) -> Any:
-    from lt_callbacks.lazy import load_name
+    from lt_core.plugins import load_name
 
     return load_name(__name__, _WHERE, name)
 

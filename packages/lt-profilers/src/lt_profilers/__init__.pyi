@@ -1,5 +1,6 @@
 from lt_profilers.advanced import AdvancedProfiler as AdvancedProfiler
 from lt_profilers.garbage_collection import GarbageCollection as GarbageCollection
+from lt_profilers.gradients import grad_norm as grad_norm
 from lt_profilers.monitors.chip_flops import measure_flops as measure_flops
 from lt_profilers.monitors.device_stats import DeviceStatsMonitor as DeviceStatsMonitor
 from lt_profilers.monitors.memory_snapshot import MemorySnapshot as MemorySnapshot

@@ -6,8 +6,6 @@ Everything here is found by name through entry points; import a class only to gi
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.machinery import PathFinder
 from typing import Any
 
 _WHERE = {
@@ -41,20 +39,9 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605  (the table above is the list)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+    from lt_core.plugins import load_name  # not above: a script's watcher imports this package without lt_core
 
-        return version("lt-strategies")
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name], __name__), name)
-    from lt_core.errors import PluginError  # not above: a script's watcher imports this package without lt_core
-    from lt_core.plugins import BROUGHT_BY, install_hint
-
-    if (package := BROUGHT_BY[f"names of {__name__}"].get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if PathFinder.find_spec(module := package.replace("-", "_")) is None:
-        raise PluginError(f"{__name__}.{name} comes with {package}: {install_hint(package)}", code="LT105")
-    return getattr(import_module(module), name)
+    return load_name(__name__, _WHERE, name)
 
 
 def __dir__() -> list[str]:

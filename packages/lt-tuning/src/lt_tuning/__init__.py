@@ -24,7 +24,7 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605  (the table above is the list)
 
 
 def __getattr__(name: str) -> Any:
-    from lt_callbacks.lazy import load_name
+    from lt_core.plugins import load_name
 
     return load_name(__name__, _WHERE, name)
 

@@ -1,13 +1,13 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_core.logging.media import Audio as Audio
-from lt_core.logging.media import Figure as Figure
-from lt_core.logging.media import Histogram as Histogram
-from lt_core.logging.media import Image as Image
-from lt_core.logging.media import Media as Media
-from lt_core.logging.media import Table as Table
-from lt_core.logging.media import Text as Text
-from lt_core.logging.media import Video as Video
+from lt_loggers.media import Audio as Audio
+from lt_loggers.media import Figure as Figure
+from lt_loggers.media import Histogram as Histogram
+from lt_loggers.media import Image as Image
+from lt_loggers.media import Media as Media
+from lt_loggers.media import Table as Table
+from lt_loggers.media import Text as Text
+from lt_loggers.media import Video as Video
 
 __all__ = [
     "Audio",

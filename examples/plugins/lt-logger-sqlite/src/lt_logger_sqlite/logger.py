@@ -13,8 +13,8 @@ from typing import Any
 
 from lt_core.hparams import plain_hparams
 from lt_core.logger import Logger
-from lt_core.logging.media import as_media
 from lt_core.rank import process_rank
+from lt_loggers.media import as_media
 from lt_loggers.media_files import media_bytes
 
 __all__ = ["SQLiteLogger"]

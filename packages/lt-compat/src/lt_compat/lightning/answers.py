@@ -28,14 +28,13 @@ from torch.utils.data import IterableDataset
 
 from lt_compat.lightning.faces import AcceleratorConnector
 from lt_compat.lightning.rank_zero import rank_zero_deprecation, rank_zero_info, rank_zero_warn
-from lt_core import interface
+from lt_core import interface, plugins
 from lt_core.batch import batch_size_of, move_to_device
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.errors import LtWarning
 from lt_core.hparams import plain_hparams
-from lt_core.loading.hparams_file import read_hparams_file
 from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
 
@@ -356,13 +355,14 @@ def save_hparams_to_yaml(config_yaml: str | os.PathLike[str], hparams: Any, use_
 
 def load_hparams_from_yaml(config_yaml: str | os.PathLike[str], use_omegaconf: bool = True) -> Any:
     """Return the hyperparameters in a YAML file, as omegaconf's ``DictConfig`` where that is installed."""
-    plain = read_hparams_file(config_yaml)
+    plain = plugins.load("defaults", "read_hparams")(config_yaml)
     return import_module("omegaconf").OmegaConf.create(plain) if use_omegaconf and find_spec("omegaconf") else plain
 
 
 def load_hparams_from_tags_csv(tags_csv: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the hyperparameters in a CSV file of names and values."""
-    return read_hparams_file(tags_csv)
+    read: dict[str, Any] = plugins.load("defaults", "read_hparams")(tags_csv)
+    return read
 
 
 def save_hparams_to_tags_csv(tags_csv: str | os.PathLike[str], hparams: Any) -> None:

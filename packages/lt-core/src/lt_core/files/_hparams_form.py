@@ -90,11 +90,6 @@ def _shown(value: Any) -> Any:
     return str(value) if isinstance(value, (torch.dtype, torch.device)) else value
 
 
-def is_sketch(value: Any) -> bool:
-    """Return whether :func:`~lt_core.hparams.plain_hparams` wrote this text in place of many numbers."""
-    return isinstance(value, str) and re.fullmatch(r"tensor of shape \(.*\)", value) is not None
-
-
 def opened(value: Any) -> Any:
     """Return the names and values in a Namespace or a dataclass instance; anything else as it is."""
     if isinstance(value, Namespace):

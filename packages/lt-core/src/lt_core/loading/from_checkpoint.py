@@ -18,6 +18,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
+from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO, shards_of
 from lt_core.data_setup import SetupDraws
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, did_you_mean, nearest_name, warn
@@ -26,14 +27,12 @@ from lt_core.files._hparams_form import (
     constructor_hints,
     enum_member,
     hparams_with_types,
-    is_sketch,
     whole_config,
 )
 from lt_core.files.checkpoint_header import HEADER_KEY, warn_of_newer
 from lt_core.files.partial_save import check_left_out
 from lt_core.files.typed_data import unflattened, with_types
 from lt_core.hparams import AttributeDict, plain_hparams
-from lt_core.loading.hparams_file import holds_name, read_hparams_file
 
 __all__ = ["as_compiled", "load_from_checkpoint", "load_state_dict_strictly"]
 
@@ -73,14 +72,7 @@ def load_from_checkpoint(
     if HEADER_KEY not in checkpoint:
         checkpoint = _in_todays_keys(checkpoint)
     if hparams_file is not None:
-        own = checkpoint.get("hyper_parameters") or {}
-        written = read_hparams_file(hparams_file)
-        whole = {name: own.get(name) for name, value in written.items() if is_sketch(value)}  # only the shape is there
-        by_name = checkpoint.get("hparams_by_name") or {}
-        named = {name: value for name, value in written.items() if value == by_name.get(name, ()) or holds_name(value)}
-        checkpoint["hparams_by_name"] = by_name | named
-        kept = {name: value for name, value in written.items() if name not in whole and name not in named}
-        checkpoint["hyper_parameters"] = {**kept, **{name: value for name, value in whole.items() if name in own}}
+        plugins.load("defaults", "hparams_file")(checkpoint, hparams_file)
     loaded = _made(cls, checkpoint, kwargs, shown)
     kind = "module" if isinstance(loaded, nn.Module) else "datamodule"
     if draws := checkpoint.get("setup_draws", {}).get(kind):

@@ -19,7 +19,7 @@ from tensorboard.compat.proto.types_pb2 import DT_FLOAT, DT_STRING
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
+from lt_loggers.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 from lt_loggers.media_files import animated_png, png, wav
 
 _LARGEST_INT = 2**53  # from here on a double has no place for every integer

@@ -15,11 +15,11 @@ from torch import nn
 
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
-from lt_core.logging.media import as_media
 from lt_core.plugins import install_hint
 from lt_core.rank import process_rank
 from lt_loggers.folder import FolderLogger
 from lt_loggers.log_file import LogFile
+from lt_loggers.media import as_media
 from lt_loggers.params import cells
 from lt_loggers.rows import Row
 

@@ -13,7 +13,6 @@ from lt_core.duration import Duration, Every
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, recording, warn
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
-from lt_core.logging.media import as_media
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
@@ -248,23 +247,16 @@ class Log(Owner):
         Raises:
             LogError: for what cannot be a file either, and without lt-loggers.
         """
-        media = as_media(value)
-        if media is None:
-            raise LogError(
-                f"log_media({name!r}): no logger can show a {type(value).__name__}, and it is no image, figure, "
-                "histogram, text, table, audio or video that could be a file (see lt_core.logging.media).",
-                code="LT522",
-            )
         write = plugins.find("defaults", "media")
         if write is None:
             raise LogError(
-                f"log_media({name!r}): no logger can show a {type(media).__name__}. Files of what none shows come with "
+                f"log_media({name!r}): no logger can show a {type(value).__name__}. Files of what none shows come with "
                 f"lt-loggers: {plugins.install_hint('lt-loggers')}.",
                 code="LT522",
             )
         path = None
         with recording(f"The file of {name!r}"):
-            path = write(folder, name, media, step)
+            path = write(folder, name, value, step)
         if path is not None and (0, "file") not in self._reported:
             self._reported.add((0, "file"))
             warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lt_core.errors import LogError
-from lt_core.logging.media import Audio, Figure, Histogram, Image, Table, Text, Video, as_media
+from lt_loggers.media import Audio, Figure, Histogram, Image, Table, Text, Video, as_media
 
 
 class Frame:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from lt_core.errors import ConfigError
-from lt_core.optimizer import grad_norm
+from lt_profilers import grad_norm
 
 
 def test_the_total_is_the_norm_that_torch_clips_by():

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import ast
 import csv
+import re
 import sys
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from lt_core.errors import CheckpointError, near_files
-from lt_core.plugins import install_hint
+import yaml
 
-__all__ = ["ForeignName", "holds_name", "read_hparams_file"]
+from lt_core.errors import CheckpointError, near_files
+
+__all__ = ["ForeignName", "add_hparams_file", "holds_name", "read_hparams_file"]
 
 
 _MOST = 100_000  # values, with each alias counted as its values
+
+
+_SHAPE_ONLY = r"tensor of shape \(.*\)"
+"""The text that :func:`lt_core.hparams.plain_hparams` writes in place of many numbers."""
 
 
 class ForeignName(str):
@@ -42,6 +48,29 @@ def _size(value: Any, sizes: dict[int, int]) -> int:
     return sizes[id(value)]
 
 
+def add_hparams_file(checkpoint: dict[str, Any], path: str | PathLike[str]) -> None:
+    """Replace the hyperparameters in a checkpoint by those of a file, for ``load_from_checkpoint(hparams_file=...)``.
+
+    Values of which the file has the shape only (large tensors) stay the checkpoint's, and names of foreign classes go
+    to ``hparams_by_name``: they must be passed by keyword.
+
+    Args:
+        checkpoint: changed in place.
+        path: as in :func:`read_hparams_file`, whose errors come out.
+    """
+    own, by_name = checkpoint.get("hyper_parameters") or {}, checkpoint.get("hparams_by_name") or {}
+    kept: dict[str, Any] = {}
+    named: dict[str, Any] = {}
+    for name, value in read_hparams_file(path).items():
+        if value == by_name.get(name, ()) or holds_name(value):
+            named[name] = value
+        elif not (isinstance(value, str) and re.fullmatch(_SHAPE_ONLY, value)):
+            kept[name] = value
+        elif name in own:
+            kept[name] = own[name]
+    checkpoint.update(hyper_parameters=kept, hparams_by_name=by_name | named)
+
+
 def read_hparams_file(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the hyperparameters in a ``.yaml``, ``.yml`` or ``.csv`` file; plain data only, no code runs.
 
@@ -63,14 +92,6 @@ def read_hparams_file(path: str | PathLike[str]) -> dict[str, Any]:
 
 
 def _yaml(file: Path) -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise CheckpointError(
-            f"{file} is YAML, which PyYAML reads: {install_hint('pyyaml')}. Or pass the hyperparameters by keyword.",
-            code="LT664",
-        ) from error
-
     class Loader(yaml.SafeLoader):
         """Reads the names of foreign classes as text; those of Python's own modules are refused, as in any file."""
 

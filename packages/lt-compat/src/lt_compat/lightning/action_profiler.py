@@ -1,0 +1,56 @@
+"""Profilers whose ``start`` takes the name of an action, called as lt's own are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lt_core.profiler import Profiler
+from lt_core.rank import process_rank
+
+__all__ = ["ActionProfiler"]
+
+
+class ActionProfiler(Profiler):
+    """Calls ``own.start(name)`` before each action and ``own.stop(name)`` after it, and ``own.describe()`` at the end.
+
+    Args:
+        own: the user's profiler.
+    """
+
+    def __init__(self, own: Any) -> None:
+        self.own = own
+        self._stage = ""
+
+    def start(self, stage: str, log_dir: str | None) -> None:
+        self._stage = stage
+        if hasattr(self.own, "setup"):
+            self.own.setup(stage=stage, local_rank=process_rank(), log_dir=log_dir)
+
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            with self.profile(name):
+                return function(*args, **kwargs)
+
+        return functools.update_wrapper(measured, function) if hasattr(function, "__name__") else measured
+
+    @contextmanager
+    def profile(self, name: str) -> Iterator[None]:
+        self.own.start(name)
+        try:
+            yield
+        finally:
+            self.own.stop(name)
+
+    def stop(self) -> None:
+        stage, self._stage = self._stage, ""
+        if not stage:
+            return
+        self.own.describe()
+        if hasattr(self.own, "teardown"):
+            self.own.teardown(stage=stage)
+
+    def summary(self) -> str:
+        return str(self.own.summary())
