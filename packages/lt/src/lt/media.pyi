@@ -8,6 +8,7 @@ from lt_loggers.media import Media as Media
 from lt_loggers.media import Table as Table
 from lt_loggers.media import Text as Text
 from lt_loggers.media import Video as Video
+from lt_loggers.media import as_media as as_media
 
 __all__ = [
     "Audio",
@@ -18,4 +19,5 @@ __all__ = [
     "Table",
     "Text",
     "Video",
+    "as_media",
 ]

@@ -147,6 +147,7 @@ NAMES: dict[str, dict[str, str]] = {
         "Table": "lt_loggers:Table",
         "Text": "lt_loggers:Text",
         "Video": "lt_loggers:Video",
+        "as_media": "lt_loggers:as_media",
     },
     "plugins": {
         "AsyncCheckpointIO": "lt_checkpoint:AsyncCheckpointIO",
