@@ -13,7 +13,7 @@ from lt_core.checkpoint import OneFile
 from lt_core.errors import LtWarning
 
 THEIRS = """
-import collections, dataclasses, datetime, enum, functools, io, logging, math, re, sys, types, uuid
+import collections, dataclasses, datetime, enum, functools, io, json, logging, math, re, sys, types, uuid
 import torch
 print("imported", file=sys.stderr)
 class Config:
@@ -33,6 +33,8 @@ class Outer:
 class Record: x: int = 1
 @dataclasses.dataclass(slots=True)
 class Slots: x: int = 1
+class OwnError(OSError):
+    def __init__(self, *args): super().__init__(*args); self.a = 1
 Pair = collections.namedtuple("Pair", "a b")
 def function(x): return x
 VALUES = {
@@ -45,6 +47,9 @@ VALUES = {
     "function of torch": torch.tanh, "activation function": torch.nn.functional.gelu, "range": range(3),
     "ellipsis": ..., "pattern": re.compile("a"), "buffer": io.BytesIO(b"a"), "chain": collections.ChainMap({"a": 1}),
     "logger": logging.getLogger("a"), "type": type, "module's class": torch.nn.ReLU, "tensor's class": torch.Tensor,
+    "error": ValueError("a"), "error of the system": OSError(2, "a"), "error's class": KeyError,
+    "own error": OwnError(1), "error of a library": json.JSONDecodeError("a", "b", 1), "interrupt": KeyboardInterrupt(),
+    "errors": ExceptionGroup("a", [ValueError(1), TypeError()]),
 }
 CONTAINERS = {"own dict": OwnDict(a=1), "own list": OwnList([1]), "deque": collections.deque([1], 3),
     "dict of a class": Outer.Dict(a=1)}
@@ -58,7 +63,8 @@ NAMES = ["object", "class", "function", "enum", "dataclass", "slots", "named tup
 NAMES += ["activation", "optimizer", "nested", "uuid", "generator", "nested class", "object of a nested class"]
 NAMES += ["enum of a class", "method", "class method", "builtin", "function of math", "function of torch", "range"]
 NAMES += ["activation function", "ellipsis", "pattern", "buffer", "chain", "logger", "type", "module's class"]
-NAMES += ["tensor's class"]
+NAMES += ["tensor's class", "error", "error of the system", "error's class", "own error", "error of a library"]
+NAMES += ["interrupt", "errors"]
 CONTAINERS = {"own dict": {"a": 1}, "own list": [1], "deque": [1], "dict of a class": {"a": 1}}
 
 

@@ -8,6 +8,7 @@ read by hand, since a file that names them must load where numpy is not installe
 
 from __future__ import annotations
 
+import builtins
 import struct
 import sys
 from collections.abc import Mapping
@@ -28,6 +29,9 @@ _OF_PYTHON = frozenset(
         "random.Random re._compile types.MappingProxyType types.SimpleNamespace uuid.UUID zoneinfo.ZoneInfo"
     ).split()
 )
+_OF_PYTHON |= {
+    f"builtins.{name}" for name, kind in vars(builtins).items() if BaseException in getattr(kind, "__mro__", ())
+}
 _OF_TORCH = tuple(f"torch.{name}" for name in ("_C.Generator", "nn.modules.", "nn.functional.", "nn.init.", "optim."))
 _OF_TORCH += ("torch.utils.data.",)
 _NAMES = frozenset(f"builtins.{kind}" for kind in ("bool", "dict", "float", "int", "list", "object", "str", "tuple"))
@@ -46,7 +50,7 @@ def is_callable(name: str) -> bool:
 
     Python's own functions, and torch's, are no data: a file that calls them is refused, though nothing would be called.
     """
-    if name in _STAND_INS or name in _OF_PYTHON:
+    if name in _STAND_INS or name in _OF_PYTHON or name.endswith("Error"):
         return True
     library = name.partition(".")[0]
     if library == "torch":
@@ -78,7 +82,9 @@ def safe_globals(names: set[str], containers: Mapping[str, type]) -> SafeGlobals
     made = {name: kinds[containers[name]] if name in containers else _stand_in(name) for name in sorted(names)}
     if MEMBER in made:
         made[MEMBER] = lambda owner, name: made.get(f"{getattr(owner, 'name', owner)}.{name}", _Mention(name))
-    return [(stand_in, name) for name, stand_in in made.items()]
+    # torch knows nothing of the module in which Python 2 had its exceptions, by whose name protocol 2 writes them
+    aliases = {name.replace("builtins.", "exceptions."): stand_in for name, stand_in in made.items()}
+    return [(stand_in, name) for name, stand_in in (aliases | made).items()]
 
 
 def plain(tree: Any) -> tuple[Any, set[str]]:
