@@ -8,7 +8,7 @@ from tests.lt_parallel.test_fsdp import Blocks, assert_same, train, weights
 from tests.lt_strategies.conftest import on_ranks
 from tests.patience import PATIENCE
 
-from lt_checkpoint._sharded import consolidate
+import lt_checkpoint
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
 from lt_core.strategy import Strategy
@@ -100,7 +100,7 @@ def optimizer_of_two_steps(strategy):
 
 
 def test_a_folder_becomes_one_file_and_is_read_as_it_is_on_one_cpu(ranks, folder, tmp_path):
-    consolidate(folder / "parts.ckpt", tmp_path / "one.ckpt")
+    lt_checkpoint.save(lt_checkpoint.load(folder / "parts.ckpt"), tmp_path / "one.ckpt")
     expected = ranks(optimizer_of_two_steps, 2, DDP(timeout=PATIENCE))[0]
     for path in (tmp_path / "one.ckpt", folder / "parts.ckpt"):
         tree = Strategy().load_checkpoint(CheckpointIO(), path)

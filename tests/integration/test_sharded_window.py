@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from lt_checkpoint._sharded import consolidate
+import lt_checkpoint
 from lt_core import Callback, LightningModule
 from lt_core.errors import CheckpointError
 from lt_loops import Trainer
@@ -93,7 +93,7 @@ def test_one_device_goes_on_from_a_folder_of_shards_as_from_the_file_made_of_it(
     saves = SavesAtTheEnd(tmp_path / "parts.ckpt")
     trainer = Trainer(accelerator="cpu", devices=2, strategy=sharded, max_epochs=1, callbacks=[saves], **quiet)
     trainer.fit(Adam(), DataLoader(data, batch_size=2))
-    consolidate(tmp_path / "parts.ckpt", tmp_path / "one.ckpt")
+    lt_checkpoint.save(lt_checkpoint.load(tmp_path / "parts.ckpt"), tmp_path / "one.ckpt")
     found = []
     for name in ("parts.ckpt", "one.ckpt"):
         module = Adam()

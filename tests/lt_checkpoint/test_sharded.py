@@ -5,8 +5,9 @@ import pickle
 import pytest
 from torch.distributed.checkpoint.api import CheckpointException
 
+import lt_checkpoint
 from lt_checkpoint import CheckpointError
-from lt_checkpoint._sharded import _shared_error, consolidate
+from lt_checkpoint._sharded import _shared_error
 
 
 class Evil:
@@ -18,7 +19,7 @@ def test_an_index_that_would_run_code_is_refused(tmp_path, capsys):
     (tmp_path / "rest.ckpt").touch()
     (tmp_path / ".metadata").write_bytes(pickle.dumps(Evil()))
     with pytest.raises(CheckpointError, match=r"builtins.print does not describe a tensor"):
-        consolidate(tmp_path, tmp_path / "one.ckpt")
+        lt_checkpoint.load(tmp_path)
     assert capsys.readouterr().out == ""
 
 
@@ -29,7 +30,7 @@ def test_an_index_that_is_senseless_is_named(index, tmp_path):
     (tmp_path / "rest.ckpt").touch()
     (tmp_path / ".metadata").write_bytes(index)
     with pytest.raises(CheckpointError, match="cannot be trusted or read"):
-        consolidate(tmp_path, tmp_path / "one.ckpt")
+        lt_checkpoint.load(tmp_path)
 
 
 class OneOfTwo:
@@ -64,8 +65,3 @@ def test_what_stops_torch_while_it_writes_is_a_failed_save_and_ends_no_run(tmp_p
         _shared_error(OneOfTwo(""), tmp_path / "a.ckpt"),
     ):
         raise failed
-
-
-def test_consolidating_something_else_says_what_was_expected(tmp_path):
-    with pytest.raises(CheckpointError, match="expected a folder with rest.ckpt"):
-        consolidate(tmp_path, tmp_path / "one.ckpt")

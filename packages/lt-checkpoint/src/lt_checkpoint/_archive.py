@@ -1,7 +1,7 @@
 """The zip archive in which torch keeps a checkpoint: its directory, read strictly, and the checksums of its records.
 
-By hand, since ``zipfile`` moves offsets by whatever stands before the archive and looks for a zip64 end elsewhere than
-torch's reader: a file could show each of them other records.
+By hand, since ``zipfile`` moves offsets by whatever stands before the archive, looks for a zip64 end elsewhere than
+torch's reader, and takes a directory whose last entry is cut off: a file could show each of them other records.
 """
 
 from __future__ import annotations
@@ -85,8 +85,7 @@ class Archive:
             raise DamagedError(f"it has no record {name!r}, so torch.save did not write it or it is damaged")
         record = self.records[name]
         contents = self._bytes(record.start, record.size)
-        if zlib.crc32(contents) != record.crc != NO_CHECKSUM:
-            raise DamagedError(f"the checksum of its record {name!r} is wrong")
+        _check_sum(record, zlib.crc32(contents))
         return contents
 
     def verify(self) -> None:
@@ -113,13 +112,11 @@ class Archive:
             _compare(self.file, [record for record in self.records.values() if record not in file.summed])
 
     def _bytes(self, start: int, size: int) -> bytes:
-        if start < 0 or start + size > self.size:
-            raise DamagedError("it is cut off")
-        self.file.seek(start)
-        contents = self.file.read(size)
-        if len(contents) != size:
-            raise DamagedError("it is cut off")
-        return contents
+        if 0 <= start <= self.size - size:
+            self.file.seek(start)
+            if len(contents := self.file.read(size)) == size:
+                return contents
+        raise DamagedError("it is cut off")
 
     def _end(self) -> tuple[int, int, int]:
         """Return how many entries the directory has, where it starts, and its length in bytes."""
@@ -148,57 +145,48 @@ class Archive:
         folder: bytes | None = None
         names: set[bytes] = set()
         for _ in range(count):
-            raw, name, extra = _entry(directory, at)
-            at += _ENTRY.size + raw[10] + raw[11] + raw[12]
-            size, packed, offset = _sizes(raw, extra)
+            raw = _ENTRY.unpack_from(directory, at)
+            magic, flags, method, crc, packed, size, disk, offset = (raw[i] for i in (0, 3, 4, 7, 8, 9, 13, 16))
+            extra = (first := at + _ENTRY.size) + raw[10]
+            name, at = directory[first:extra], extra + raw[11] + raw[12]
+            size, packed, offset = _wide([size, packed, offset], directory[extra : extra + raw[11]])
             here, _, inner = name.partition(b"/")
             folder = here if folder is None else folder
+            if magic != b"PK\x01\x02":
+                raise DamagedError("its directory is altered")
             if here != folder or not inner or name.lower() in names or _leads_out(inner):
                 raise DamagedError(f"its record {name[:80]!r} has a name that it may not have")
             names.add(name.lower())
-            if raw[4] or size != packed or raw[3] & _UNREADABLE:
+            if method or size != packed or flags & _UNREADABLE:
                 raise DamagedError(f"its record {name[:80]!r} is packed or encrypted")
-            if raw[13] or raw[15] & _FOLDER:
+            if disk or raw[15] & _FOLDER:
                 raise DamagedError(f"its record {name[:80]!r} is said to be a folder, or in another part")
             begin = self._begin(offset, name)
             if offset < free or begin + size > start:
                 raise DamagedError(f"its record {name[:80]!r} overlaps another")
             free = begin + size
-            yield Record(inner.decode(), begin, size, raw[7])
+            yield Record(inner.decode(), begin, size, crc)
         if at != length:
             raise DamagedError("its directory is longer than its entries")
 
     def _begin(self, offset: int, name: bytes) -> int:
         """Return where the contents of the record begin whose header stands at ``offset``."""
         magic, _, flags, method, *_, named, more = _HEADER.unpack(self._bytes(offset, _HEADER.size))
-        name_length, extra_length = int(named), int(more)
-        same = self._bytes(offset + _HEADER.size, name_length) == name
+        same = self._bytes(offset + _HEADER.size, named) == name
         if magic != b"PK\x03\x04" or method or flags & _UNREADABLE or not same:
             raise DamagedError(f"its record {name[:80]!r} is not where the directory says")
-        return offset + _HEADER.size + name_length + extra_length
+        return int(offset + _HEADER.size + named + more)
 
 
-def _entry(directory: bytes, at: int) -> tuple[tuple[Any, ...], bytes, bytes]:
-    raw: tuple[Any, ...] = _ENTRY.unpack_from(directory, at)
-    if raw[0] != b"PK\x01\x02":
-        raise DamagedError("its directory is altered")
-    at += _ENTRY.size
-    name = directory[at : at + raw[10]]
-    return raw, name, directory[at + raw[10] : at + raw[10] + raw[11]]
-
-
-def _sizes(raw: tuple[Any, ...], extra: bytes) -> tuple[int, int, int]:
+def _wide(values: list[int], extra: bytes) -> list[int]:
     """Return a record's size, its size as stored, and the offset of its header; in zip64 they stand in ``extra``."""
-    values = [raw[9], raw[8], raw[16]]
-    wide = [index for index, value in enumerate(values) if value == _FULL]
-    while wide and len(extra) >= 4:
+    while _FULL in values and len(extra) >= 4:
         kind, length = struct.unpack_from("<2H", extra)
         if kind == 1:
-            for number, index in enumerate(wide):
-                (values[index],) = struct.unpack_from("<Q", extra, 4 + 8 * number)
-            break
+            wide = iter(struct.unpack_from(f"<{values.count(_FULL)}Q", extra, 4))
+            return [next(wide) if value == _FULL else value for value in values]
         extra = extra[4 + length :]
-    return values[0], values[1], values[2]
+    return values
 
 
 def _leads_out(name: bytes) -> bool:
@@ -230,30 +218,33 @@ class _Summing(io.RawIOBase):
     def readinto(self, buffer: Any, /) -> int:
         whole = memoryview(buffer).cast("B")
         record = self._records.get((self._file.tell(), len(whole)))
-        crc = done = 0
-        while done < len(whole):
-            part = whole[done : done + CHUNK]
-            count = self._file.readinto(part)
-            if not count:
-                break
-            crc, done = zlib.crc32(part[:count], crc), done + count
-        if record is not None and done == record.size:
+        count, crc = _summed(self._file, (whole[at : at + CHUNK] for at in range(0, len(whole), CHUNK)))
+        if record is not None and count == record.size:
             self.summed[record] = crc
-        return done
+        return count
 
 
 def _compare(file: IO[bytes], records: list[Record]) -> None:
     buffer = memoryview(bytearray(CHUNK))
     for record in records:
         file.seek(record.start)
-        crc, left = 0, record.size
-        while left:
-            part = buffer[: min(left, CHUNK)]
-            count = file.readinto(part)  # type: ignore[attr-defined]
-            if not count:
-                raise DamagedError("it is cut off")
-            crc, left = zlib.crc32(part[:count], crc), left - count
+        count, crc = _summed(file, (buffer[: record.size - at] for at in range(0, record.size, CHUNK)))
+        if count != record.size:
+            raise DamagedError("it is cut off")
         _check_sum(record, crc)
+
+
+def _summed(file: Any, parts: Iterable[memoryview]) -> tuple[int, int]:
+    """Read into ``parts`` until the file ends; return the bytes read and their CRC-32."""
+    done = crc = 0
+    for part in parts:
+        count = 0
+        while count < len(part) and (more := file.readinto(part[count:])):
+            count += more
+        done, crc = done + count, zlib.crc32(part[:count], crc)
+        if count < len(part):
+            break
+    return done, crc
 
 
 def _check_sum(record: Record, crc: int) -> None:

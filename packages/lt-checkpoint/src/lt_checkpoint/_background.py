@@ -60,11 +60,11 @@ class AsyncCheckpointIO(Wrapping):
 
     def later(self, path: StrPath, write: Callable[[], object]) -> None:
         """Have the thread call ``write``; its exception is the failure of the save of ``path``."""
-        self._jobs.append(self._thread().submit(self._write, path, write))
+        self._queue(path, write, saves=True)
 
     def afterwards(self, act: Callable[..., None], *args: Any) -> None:
         """Have the thread call ``act(*args)`` when the saves before are complete; not if the last of them failed."""
-        self._jobs.append(self._thread().submit(self._act, act, *args))
+        self._queue(args[-1], partial(act, *args), saves=False)
 
     def remove_checkpoint(self, path: StrPath) -> None:
         """Delete the checkpoint at ``path`` when the saves before are complete; not if the last of them failed."""
@@ -128,10 +128,18 @@ class AsyncCheckpointIO(Wrapping):
         self._errors = []
         self._save_failed = False
 
-    def _thread(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, "lt-checkpoint")
-        return self._pool
+    def _queue(self, path: StrPath, act: Callable[[], object], *, saves: bool) -> None:
+        self._pool = self._pool or ThreadPoolExecutor(1, "lt-checkpoint")
+        self._jobs.append(self._pool.submit(self._do, path, act, saves))
+
+    def _do(self, path: StrPath, act: Callable[[], object], saves: bool) -> None:
+        if self._save_failed and not saves:
+            return
+        try:
+            act()
+        except Exception as error:
+            self._save_failed |= saves
+            self._errors.append((str(path), error))
 
     def settle(self) -> None:
         """Wait for all jobs; their errors stay for :meth:`wait`."""
@@ -155,21 +163,6 @@ class AsyncCheckpointIO(Wrapping):
             return False
         self._held = needed
         return True
-
-    def _write(self, path: StrPath, write: Callable[[], object]) -> None:
-        try:
-            write()
-        except Exception as error:
-            self._save_failed = True
-            self._errors.append((str(path), error))
-
-    def _act(self, act: Callable[..., None], *args: Any) -> None:
-        if self._save_failed:
-            return
-        try:
-            act(*args)
-        except Exception as error:
-            self._errors.append((str(args[-1]), error))
 
 
 def available_memory() -> int | None:

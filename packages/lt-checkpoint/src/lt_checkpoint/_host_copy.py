@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,6 @@ class HostCopies:
         self._buffers: list[Tensor] = []
         self._used = 0
         self._pins = False
-        self._copies: dict[Any, Tensor] = {}
         self._devices: set[torch.device] = set()
 
     def take(self, tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,13 +33,12 @@ class HostCopies:
         Raises:
             CheckpointError: for anything that is neither plain data nor a tensor.
         """
-        self._used, self._copies = 0, {}
+        self._used = 0
         try:
             # a hook of validation may save: buffers made in inference mode could not be written to outside of it
             with _few_threads(), torch.inference_mode(False), torch.no_grad():
-                copy: dict[str, Any] = plain_tree(dict(tree), tensor=self._copy)
+                copy: dict[str, Any] = plain_tree(dict(tree), tensor=_once(self._copy))
         finally:
-            self._copies = {}
             for device in self._devices:
                 torch.accelerator.synchronize(device)
             self._devices.clear()
@@ -56,12 +54,7 @@ class HostCopies:
     def _copy(self, tensor: Tensor) -> Tensor:
         if not _has_storage(tensor):
             return tensor.detach().cpu().clone()
-        view = _view(tensor)
-        if view not in self._copies:
-            self._copies[view] = self._into_buffer(_resolved(tensor))
-        return self._copies[view]
-
-    def _into_buffer(self, tensor: Tensor) -> Tensor:
+        tensor = _resolved(tensor)
         buffer = self._buffers[self._used] if self._used < len(self._buffers) else None
         if buffer is None or buffer.dtype != tensor.dtype or buffer.shape != tensor.shape:
             pins = tensor.is_cuda
@@ -82,30 +75,23 @@ def host_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
         CheckpointError: for anything that is neither plain data nor a tensor.
     """
     views: dict[Any, Tensor] = {}
-    devices: set[str] = set()
 
     def note(tensor: Tensor) -> Tensor:
-        devices.add(tensor.device.type)
-        if _has_storage(tensor):
-            views.setdefault(_view(tensor), tensor)
+        views.setdefault(_view(tensor), tensor)
         return tensor.detach()
 
     plain: dict[str, Any] = plain_tree(dict(tree), tensor=note)
-    wasteful = _wasteful(views.values())
-    if not wasteful and devices <= {"cpu"}:
+    wasteful = _wasteful(tensor for tensor in views.values() if _has_storage(tensor))
+    if not wasteful and all(tensor.is_cpu for tensor in views.values()):
         return plain
-    moved: dict[Any, Tensor] = {}
 
     def move(tensor: Tensor) -> Tensor:
         if not _has_storage(tensor):
             return tensor.cpu()
-        view = _view(tensor)
-        if view not in moved:
-            on_host = _resolved(tensor).cpu()
-            moved[view] = on_host.clone() if view[0] in wasteful else on_host
-        return moved[view]
+        on_host = _resolved(tensor).cpu()
+        return on_host.clone() if _memory(tensor) in wasteful else on_host
 
-    there: dict[str, Any] = plain_tree(plain, tensor=move)
+    there: dict[str, Any] = plain_tree(plain, tensor=_once(move))
     return there
 
 
@@ -113,16 +99,28 @@ def num_bytes(tree: Mapping[str, Any]) -> int:
     """Return the bytes that copies of all tensors in ``tree`` take, each counted once; of pinned memory torch takes
     the next power of two.
     """
-    views: dict[Any, int] = {}
+    sizes: list[int] = []
 
     def note(tensor: Tensor) -> Tensor:
         size = tensor.numel() * tensor.element_size()
-        pinned = tensor.is_cuda and size
-        views[_view(tensor) if _has_storage(tensor) else id(tensor)] = 1 << (size - 1).bit_length() if pinned else size
+        sizes.append(1 << (size - 1).bit_length() if tensor.is_cuda and size else size)
         return tensor
 
-    plain_tree(dict(tree), tensor=note)
-    return sum(views.values())
+    plain_tree(dict(tree), tensor=_once(note))
+    return sum(sizes)
+
+
+def _once(act: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return ``act`` as called once for all tensors that are the same part of the same memory."""
+    done: dict[Any, Tensor] = {}
+
+    def once(tensor: Tensor) -> Tensor:
+        view = _view(tensor)
+        if view not in done:
+            done[view] = act(tensor)
+        return done[view]
+
+    return once
 
 
 @contextmanager
@@ -146,30 +144,27 @@ def _has_storage(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided and tensor.device.type in _WITH_STORAGE
 
 
-def _view(tensor: Tensor) -> tuple[Any, ...]:
+def _memory(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.untyped_storage().data_ptr(), tensor.device
+
+
+def _view(tensor: Tensor) -> Any:
     """Return a key that two tensors share if they are the same part of the same memory."""
-    memory = (tensor.untyped_storage().data_ptr(), tensor.device)
-    return (
-        memory,
-        tensor.storage_offset(),
-        tensor.shape,
-        tensor.stride(),
-        tensor.dtype,
-        tensor.is_conj(),
-        tensor.is_neg(),
-    )
+    if not _has_storage(tensor):
+        return id(tensor)
+    layout = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+    return _memory(tensor), *layout, tensor.is_conj(), tensor.is_neg()
 
 
 def _resolved(tensor: Tensor) -> Tensor:
     return tensor.detach().resolve_conj().resolve_neg()
 
 
-def _wasteful(views: Any) -> set[Any]:
+def _wasteful(views: Iterable[Tensor]) -> set[Any]:
     """Return the memories of which the tree needs only a part; a file would hold them whole."""
-    needed: dict[Any, int] = {}
-    whole: dict[Any, int] = {}
+    spare: dict[Any, int] = {}
     for tensor in views:
-        memory = _view(tensor)[0]
-        needed[memory] = needed.get(memory, 0) + tensor.numel() * tensor.element_size()
-        whole[memory] = tensor.untyped_storage().nbytes()
-    return {memory for memory, size in whole.items() if needed[memory] < size}
+        memory = _memory(tensor)
+        spare.setdefault(memory, tensor.untyped_storage().nbytes())
+        spare[memory] -= tensor.numel() * tensor.element_size()
+    return {memory for memory, size in spare.items() if size > 0}

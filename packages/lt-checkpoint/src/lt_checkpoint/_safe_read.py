@@ -12,6 +12,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -77,9 +78,7 @@ def read_checkpoint(
         ConfigError: for a ``map_location`` that is no device of this machine.
     """
     map_location = checked_location(map_location)
-    path = Path(source) if isinstance(source, (str, PathLike)) else None
-    shown = name or str(source if path else getattr(source, "name", "the open file"))
-    with _opened(source, path, shown) as file:
+    with _opened(source, name) as (file, path, shown):
         archive, found = _check(file, trusted)
         location = map_location or ("cpu" if found.device_tensors else _where_it_was)
         if archive is not None and verify and not mmap:
@@ -107,20 +106,22 @@ def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | No
     Raises:
         CheckpointError: with path, reason and way out.
     """
-    path = Path(source) if isinstance(source, (str, PathLike)) else None
-    shown = name or str(source if path else getattr(source, "name", "the open file"))
-    with _opened(source, path, shown) as file:
+    with _opened(source, name) as (file, _, _):
         archive, _ = _check(file, trusted=False)
         if archive is not None:
             archive.verify()
 
 
 @contextmanager
-def _opened(source: Any, path: Path | None, shown: str) -> Iterator[IO[bytes]]:
-    """Return a context with the file to read; one of the caller's stays open. Every error names it."""
+def _opened(source: Any, name: str | None) -> Iterator[tuple[IO[bytes], Path | None, str]]:
+    """Return a context with the file to read, its path and its name; one of the caller's stays open. Every error names
+    it.
+    """
+    path = Path(source) if isinstance(source, (str, PathLike)) else None
+    shown = name or str(source if path else getattr(source, "name", "the open file"))
     try:
         with nullcontext(source) if path is None else _open(path, shown) as file:
-            yield file
+            yield file, path, shown
             if path is None:
                 file.seek(0)
     except (DamagedError, RefusedError, _ForeignError, _UntrustworthyError) as error:
@@ -208,13 +209,11 @@ def _check_legacy(file: IO[bytes], head: bytes, trusted: bool) -> Findings:
         return Findings()
     file.seek(0)
     data = file.read()
-    first = dry_run(data)
+    first = keys = found = dry_run(data)
     if first.root != _LEGACY_MAGIC:
         raise _ForeignError("it is a bare pickle, not a file that torch.save wrote")
-    version = dry_run(data, first.end)
-    system = dry_run(data, version.end)
-    found = dry_run(data, system.end)
-    keys = dry_run(data, found.end)
+    for _ in ("version", "system", "tree", "keys of its tensors"):
+        found, keys = keys, dry_run(data, keys.end)
     if sorted(map(str, keys.root)) != sorted(found.storages):
         raise DamagedError("its list of tensors does not fit its pickle")
     if keys.end + sum(found.storages.values()) + 8 * len(found.storages) > len(data):
@@ -275,7 +274,7 @@ def checked_location(location: Any) -> Any:
             "a function of torch.load, or None.",
             code="LT624",
         )
-    return _Mover(location) if location is not None else None
+    return None if location is None else partial(_moved, location)
 
 
 def _check_device(location: str | torch.device) -> None:
@@ -303,21 +302,16 @@ def _check_device(location: str | torch.device) -> None:
         )
 
 
-class _Mover:
-    """A function of the user's that says where each tensor goes."""
-
-    def __init__(self, function: Callable[[Any, str], Any]) -> None:
-        self.function = function
-
-    def __call__(self, storage: Any, location: str) -> Any:
-        try:
-            return self.function(storage, location)
-        except Exception as error:
-            raise ConfigError(
-                f"map_location={self.function!r} raised {type(error).__name__} for a tensor of {location!r}: {error}. "
-                "Pass map_location='cpu', or leave it out.",
-                code="LT624",
-            ) from error
+def _moved(function: Callable[[Any, str], Any], storage: Any, location: str) -> Any:
+    """Return what a function of the user's makes of a storage."""
+    try:
+        return function(storage, location)
+    except Exception as error:
+        raise ConfigError(
+            f"map_location={function!r} raised {type(error).__name__} for a tensor of {location!r}: {error}. "
+            "Pass map_location='cpu', or leave it out.",
+            code="LT624",
+        ) from error
 
 
 def _where_it_was(storage: Any, location: str) -> Any:

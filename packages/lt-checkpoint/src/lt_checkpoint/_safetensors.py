@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -81,13 +82,13 @@ def _described(tree: Mapping[str, Any], path: Any) -> dict[str, str]:
     for key, value in tree.items():
         if key == "state_dict" or key in _OF_TRAINING:
             continue
-        if isinstance(value, dict):
-            lost += [f"{key}[{name!r}]" for name, item in value.items() if not _is_json(name, item)]
-            value = {name: item for name, item in value.items() if _is_json(name, item)}
-        elif not _is_json(key, value):
+        try:
+            if isinstance(value, dict):
+                lost += [f"{key}[{name!r}]" for name, item in value.items() if not _is_json({name: item})]
+                value = {name: item for name, item in value.items() if _is_json({name: item})}
+            described[key] = json.dumps(_marked(value))
+        except TypeError:
             lost.append(key)
-            continue
-        described[key] = json.dumps(_marked(value))
     if lost:
         warn(
             f"{path} was written without {', '.join(lost)}: the metadata of safetensors is text, which cannot hold "
@@ -97,24 +98,27 @@ def _described(tree: Mapping[str, Any], path: Any) -> dict[str, str]:
     return described
 
 
-def _is_json(name: Any, value: Any) -> bool:
-    if not isinstance(name, str):
+def _is_json(value: Any) -> bool:
+    try:
+        return _marked(value) is not None
+    except TypeError:
         return False
-    if isinstance(value, dict):
-        return all(_is_json(key, item) for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return all(_is_json("", item) for item in value)
-    return value is None or type(value) in (bool, int, float, str)
 
 
 def _marked(value: Any) -> Any:
-    """Return ``value`` with its tuples as dicts, so that they come back as tuples."""
-    if isinstance(value, dict):
+    """Return ``value`` with its tuples as dicts, so that they come back as tuples.
+
+    Raises:
+        TypeError: for what JSON does not hold.
+    """
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {name: _marked(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         items = [_marked(item) for item in value]
         return {"__tuple__": items} if isinstance(value, tuple) else items
-    return value
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise TypeError(type(value))
 
 
 def _unmarked(value: dict[str, Any]) -> Any:
@@ -131,10 +135,10 @@ def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> dict
     try:
         if isinstance(source, Path):
             with source.open("rb") as file:
-                metadata = _metadata(lambda start, end: _part(file, start, end))
+                metadata = _metadata(partial(part_of, file))
             weights = library.load_file(source)
         else:
-            metadata = _metadata(lambda start, end: _part(source, start, end))
+            metadata = _metadata(partial(part_of, source))
             source.seek(0)
             weights = library.load(source.read())
         described = _undescribed(metadata)
@@ -156,16 +160,16 @@ def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> dict
     return {"epoch": 0, "global_step": 0, **described, "state_dict": state}
 
 
-def read_metadata(read: Callable[[int, int], bytes]) -> dict[str, Any]:
-    """Return a file's metadata; empty if it cannot be understood.
+def read_header(read: Callable[[int, int], bytes]) -> Header | None:
+    """Return the header in a file's metadata; None if there is none, or it cannot be understood.
 
     Args:
         read: returns the file's bytes between two offsets, fewer at its end.
     """
     try:
-        return _undescribed(_metadata(read))
+        return Header.of(_undescribed(_metadata(read)))
     except Exception:  # any damage
-        return {}
+        return None
 
 
 def _metadata(read: Callable[[int, int], bytes]) -> dict[str, str]:
@@ -188,7 +192,7 @@ def _undescribed(metadata: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _part(file: IO[bytes], start: int, end: int) -> bytes:
+def part_of(file: IO[bytes], start: int, end: int) -> bytes:
     file.seek(start)
     return file.read(end - start)
 

@@ -36,14 +36,14 @@ from torch.distributed.tensor import DTensor
 
 from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
 from lt_checkpoint._background import AsyncCheckpointIO
-from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending, is_safetensors
+from lt_checkpoint._torch_files import StrPath, check_ending, is_safetensors
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
 from lt_core.errors import CheckpointError
 from lt_core.files.atomic_file import make_folder, sync_directory
 from lt_core.ranks import Ranks
 
-__all__ = ["ShardedCheckpointIO", "consolidate", "is_one"]
+__all__ = ["ShardedCheckpointIO", "is_one"]
 
 
 class ShardedCheckpointIO(Wrapping, SupportsShards):
@@ -242,19 +242,6 @@ class _StoredOptimizer(Stored):
 def is_one(path: str | PathLike[str]) -> bool:
     """Return whether a path is a sharded checkpoint's folder; also one that was killed while it was replaced."""
     return (standing(path) / REST_FILE).exists()
-
-
-def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
-    """Turn a sharded checkpoint's folder into one file as of ``state_dict_type="full"``, in this process.
-
-    It loads by ``load_from_checkpoint`` and ``torch.load(weights_only=True)``, and a run on any device resumes from it.
-
-    Raises:
-        CheckpointError: when ``path`` is no such folder.
-    """
-    if not is_one(path):
-        raise CheckpointError(f"{path} is not a sharded checkpoint: expected a folder with {REST_FILE}.", code="LT744")
-    TorchCheckpointIO().save_checkpoint(ShardedCheckpointIO().load_checkpoint(path), target)
 
 
 class _Plain(DefaultLoadPlanner):
@@ -477,17 +464,15 @@ def _damaged(
         share: which of them, by name, are looked at.
         read: sums that are known already.
     """
-    known = read or {}
-    return [name for name in sorted(files)[share] if not _as_written(folder / Path(name).name, files[name], known)]
 
+    def facts(file: Path, written: dict[str, int]) -> dict[str, int] | None:
+        try:
+            same = (read or {}).get(file.name) == written and file.stat().st_size == written["bytes"]
+            return written if same else _summed(file)
+        except OSError:
+            return None
 
-def _as_written(file: Path, facts: dict[str, int], read: Mapping[str, dict[str, int]]) -> bool:
-    try:
-        if read.get(file.name) == facts and file.stat().st_size == facts["bytes"]:
-            return True
-        return _summed(file) == facts
-    except OSError:
-        return False
+    return [name for name in sorted(files)[share] if facts(folder / Path(name).name, files[name]) != files[name]]
 
 
 def _broken(path: str | PathLike[str], names: list[str]) -> CheckpointError:

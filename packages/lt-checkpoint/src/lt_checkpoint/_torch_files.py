@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import torch
 
+from lt_checkpoint import _safetensors as safetensors
 from lt_checkpoint._atomic_folder import REST_FILE, clean_folders, put_in_place, standing
 from lt_checkpoint._header import read_header
 from lt_checkpoint._host_copy import host_tree
@@ -26,7 +27,6 @@ from lt_checkpoint._remote_file import (
     write_remote,
 )
 from lt_checkpoint._safe_read import checked_location, read_checkpoint, verify_checkpoint
-from lt_checkpoint._safetensors import as_bytes, read, read_metadata
 from lt_core.checkpoint import OneFile, is_remote, local_path
 from lt_core.errors import CheckpointError
 from lt_core.files.atomic_file import name_beside, write_atomically, writing_errors
@@ -58,7 +58,7 @@ class TorchCheckpointIO(OneFile):
         write: Callable[[IO[bytes]], object] = partial(_save, tree)
         check: Callable[[IO[bytes]], object] | None = _check_written
         if is_safetensors(path):
-            content = as_bytes(tree, path)
+            content = safetensors.as_bytes(tree, path)
             write, check = (lambda file: file.write(content)), None
         if is_remote(path):
             write_remote(str(path), write, storage_options)
@@ -85,7 +85,7 @@ class TorchCheckpointIO(OneFile):
         """Return the tree at ``path``; tensors by default where they were, or the CPU where that device is not here."""
         with _source(path) as (source, name):
             if is_safetensors(name):
-                return read(source, name or "", checked_location(map_location))
+                return safetensors.read(source, name or "", checked_location(map_location))
             trusted = trusted or weights_only is False
             return read_checkpoint(source, map_location, trusted=trusted, mmap=mmap, verify=verify, name=name)
 
@@ -114,14 +114,14 @@ class TorchCheckpointIO(OneFile):
         Raises:
             CheckpointError: where a remote file system refuses.
         """
-        from_bytes = _safetensors_header if is_safetensors(path) else read_header
+        from_bytes = safetensors.read_header if is_safetensors(path) else read_header
         if is_remote(path):
             return from_bytes(partial(remote_bytes, str(path)))
         place = standing(local_path(path))
         file = place / REST_FILE if place.is_dir() else place
         try:
             with file.open("rb", buffering=0) if file.is_file() else nullcontext() as opened:  # a pipe would wait
-                return None if opened is None else from_bytes(partial(_bytes_of, opened))
+                return None if opened is None else from_bytes(partial(safetensors.part_of, opened))
         except OSError:
             return None
 
@@ -134,7 +134,7 @@ class TorchCheckpointIO(OneFile):
     def verify(self, path: StrPath) -> None:
         with _source(path) as (source, name):
             if is_safetensors(name):
-                read(source, name or "")
+                safetensors.read(source, name or "")
                 return
             verify_checkpoint(source, name=name)
 
@@ -179,15 +179,6 @@ def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
 def is_safetensors(path: Any) -> bool:
     """Return whether a path's ending asks for weights as safetensors."""
     return str(path).lower().endswith(".safetensors")
-
-
-def _safetensors_header(read: Callable[[int, int], bytes]) -> Header | None:
-    return Header.of(read_metadata(read))
-
-
-def _bytes_of(file: IO[bytes], start: int, end: int) -> bytes:
-    file.seek(start)
-    return file.read(end - start)
 
 
 def _check_written(file: IO[bytes]) -> None:
