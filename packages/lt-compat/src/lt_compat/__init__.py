@@ -6,10 +6,21 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from typing import Any
 
 from lt_compat.install import install, main
 
-__version__ = version("lt-compat")
+__version__: str
 
 __all__ = ["install", "main"]
+
+_WHERE = dict.fromkeys(
+    ("GradClipAlgorithmType", "LightningEnum", "RunningStage", "TrainerFn", "TrainerState", "TrainerStatus"),
+    ".lightning.trainer_state",
+)
+
+
+def __getattr__(name: str) -> Any:
+    from lt_core.plugins import load_name
+
+    return load_name(__name__, _WHERE, name)

@@ -11,9 +11,10 @@ from typing import IO, Any, ClassVar, Self, cast
 from torch import Tensor
 from torch.optim import Optimizer
 
+from lt_core import plugins
 from lt_core._bases.callback import CallbackBase
-from lt_core._bases.export import TrainersOwn, read_by_torch_jit, to_onnx, to_torchscript
 from lt_core._bases.module import Batch, ModuleBase
+from lt_core._bases.torch_jit import TrainersOwn, read_by_torch_jit
 from lt_core.collectives import ModuleCollectives
 from lt_core.errors import ConfigError
 from lt_core.hparams import makes_new
@@ -302,8 +303,41 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         )
         return loaded
 
-    to_onnx = to_onnx
-    to_torchscript = to_torchscript
+    def to_onnx(
+        self, file_path: str | PathLike[str] | IO[bytes] | None = None, input_sample: Any = None, **kwargs: Any
+    ) -> Any:
+        """Write the module as ONNX by ``torch.onnx.export``; comes with lt-compat.
+
+        Args:
+            file_path: a path or an open file; None returns torch's program object.
+            input_sample: an input of ``forward``; default: ``example_input_array``.
+            kwargs: passed to ``torch.onnx.export``.
+
+        Raises:
+            ConfigError: without an input sample, or a package that torch needs for it.
+        """
+        return plugins.load("defaults", "to_onnx")(self, file_path, input_sample, **kwargs)
+
+    def to_torchscript(
+        self,
+        file_path: str | PathLike[str] | None = None,
+        method: str = "script",
+        example_inputs: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the module as TorchScript, and write it to ``file_path`` if that is given; comes with lt-compat.
+
+        Args:
+            file_path: a path, or None.
+            method: ``"script"`` or ``"trace"``.
+            example_inputs: for tracing; default: ``example_input_array``.
+            kwargs: passed to ``torch.jit.script`` or ``torch.jit.trace``.
+
+        Raises:
+            ConfigError: for an unknown method, or tracing without inputs.
+        """
+        return plugins.load("defaults", "to_torchscript")(self, file_path, method, example_inputs, **kwargs)
+
     __jit_unused_properties__ = TrainersOwn()
 
     def __getstate__(self) -> dict[str, Any]:

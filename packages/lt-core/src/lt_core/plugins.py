@@ -101,12 +101,15 @@ _BY_PACKAGE = {
         "lt-callbacks": "progress_bar summary checkpoint",
         "lt-explain": "explain",
         "lt-memory": "memory out_of_memory",
-        "lt-compat": "action_profiler",
+        "lt-compat": "action_profiler to_onnx to_torchscript trainer_state",
     },
     "trainers": {"lt-loops": "default"},
     "steps": {
         "lt-graphs": "graphs setting.cuda_graphs",
         "lt-memory": "micro_batches setting.accumulate_grad_batches.auto",
+    },
+    "names of lt_core.states": {
+        "lt-compat": "GradClipAlgorithmType LightningEnum RunningStage TrainerFn TrainerState TrainerStatus"
     },
     "names of lt_core.logging.media": {"lt-loggers": "Audio Figure Histogram Image Media Table Text Video as_media"},
     "names of lt_callbacks": {

@@ -1,20 +1,11 @@
-"""Words for what a Trainer does and how far it is: strings; all but :class:`Stage` with Lightning's names."""
+"""The words for what a Trainer does: the method, the hook, the loader, the noun of each stage."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, StrEnum
-from typing import Self
+from enum import StrEnum
+from typing import Any, Self
 
-__all__ = [
-    "GradClipAlgorithmType",
-    "LightningEnum",
-    "RunningStage",
-    "Stage",
-    "TrainerFn",
-    "TrainerState",
-    "TrainerStatus",
-]
+__all__ = ["Stage"]
 
 
 class Stage(StrEnum):
@@ -64,88 +55,8 @@ class Stage(StrEnum):
         return f"limit_{self.short}_batches"
 
 
-class LightningEnum(StrEnum):
-    """A string with a fixed set of values, compared without regard to case."""
+def __getattr__(name: str) -> Any:
+    """Find the words of ``trainer.state``, which are lt-compat's, where 0.1 had them."""
+    from lt_core.plugins import load_name
 
-    @classmethod
-    def from_str(cls, value: str) -> Self | None:
-        """Return the member with this value or name, or None."""
-        wanted = value.lower().replace("-", "_")
-        return next((m for m in cls if wanted in (m.value.lower().replace("-", "_"), m.name.lower())), None)
-
-    def __eq__(self, other: object) -> bool:
-        text = other.value if isinstance(other, Enum) else other
-        return isinstance(text, str) and self.value.lower() == text.lower()
-
-    def __hash__(self) -> int:
-        return hash(self.value.lower())
-
-
-class TrainerStatus(LightningEnum):
-    """How far a run is."""
-
-    INITIALIZING = "initializing"
-    RUNNING = "running"
-    FINISHED = "finished"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the run is over."""
-        return self in (TrainerStatus.FINISHED, TrainerStatus.INTERRUPTED, TrainerStatus.FAILED)
-
-
-class TrainerFn(LightningEnum):
-    """Which method of the Trainer runs; equals ``trainer.stage``."""
-
-    FITTING = "fit"
-    VALIDATING = "validate"
-    TESTING = "test"
-    PREDICTING = "predict"
-
-
-class RunningStage(LightningEnum):
-    """Which loop runs."""
-
-    TRAINING = "train"
-    SANITY_CHECKING = "sanity_check"
-    VALIDATING = "validate"
-    TESTING = "test"
-    PREDICTING = "predict"
-
-    @property
-    def evaluating(self) -> bool:
-        """Whether it is validation or test."""
-        return self in (RunningStage.VALIDATING, RunningStage.TESTING, RunningStage.SANITY_CHECKING)
-
-    @property
-    def dataloader_prefix(self) -> str:
-        """What the names of loaders begin with."""
-        return "val" if self is RunningStage.SANITY_CHECKING else Stage(self.value).short
-
-
-class GradClipAlgorithmType(LightningEnum):
-    """How gradients are clipped."""
-
-    VALUE = "value"
-    NORM = "norm"
-
-
-@dataclass
-class TrainerState:
-    """How far the run is, which of the Trainer's methods runs, and which loop."""
-
-    status: TrainerStatus = TrainerStatus.INITIALIZING
-    fn: TrainerFn | None = None
-    stage: RunningStage | None = None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run came to its end."""
-        return self.status == TrainerStatus.FINISHED
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the run is over."""
-        return self.status.stopped
+    return load_name(__name__, {}, name)

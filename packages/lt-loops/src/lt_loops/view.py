@@ -9,6 +9,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
@@ -20,7 +21,6 @@ from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
-from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
 from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.limits import Limit, Limits
@@ -327,14 +327,10 @@ class TrainerView(Collectives, TrainerAPI):
         return self._run.stage if self._run is not None and self._run.is_live else None
 
     @property
-    def state(self) -> TrainerState:
-        """The last run's ``fn``, its ``status`` (running, finished, interrupted, failed), and the present ``stage``."""
-        if self._run is None:
-            return TrainerState()
-        stage = self._doing
-        return TrainerState(
-            TrainerStatus(self._run.status), TrainerFn(self._run.stage), RunningStage(stage) if stage else None
-        )
+    def state(self) -> Any:
+        """Lightning's ``TrainerState``, by lt-compat: the last run's ``fn`` and ``status``, the present ``stage``."""
+        words = ("initializing", None) if self._run is None else (self._run.status, self._run.stage)
+        return plugins.load("defaults", "trainer_state")(*words, self._doing)
 
     @property
     def current_stage(self) -> str | None:

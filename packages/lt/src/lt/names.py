@@ -238,8 +238,8 @@ NAMES: dict[str, dict[str, str]] = {
     "utilities": {
         "AttributeDict": "lt_core.hparams:AttributeDict",
         "CombinedLoader": "lt_data:CombinedLoader",
-        "GradClipAlgorithmType": "lt_core.states:GradClipAlgorithmType",
-        "LightningEnum": "lt_core.states:LightningEnum",
+        "GradClipAlgorithmType": "lt_compat.lightning.trainer_state:GradClipAlgorithmType",
+        "LightningEnum": "lt_compat.lightning.trainer_state:LightningEnum",
         "MisconfigurationException": "lt_core.errors:MisconfigurationException",
         "ModelSummary": "lt_callbacks.summary.module_table:ModuleTable",
         "apply_to_collection": "lt_compat.lightning.answers:apply_to_collection",

@@ -13,13 +13,13 @@ from lt_compat.lightning.rank_zero import rank_zero_deprecation as rank_zero_dep
 from lt_compat.lightning.rank_zero import rank_zero_info as rank_zero_info
 from lt_compat.lightning.rank_zero import rank_zero_only as rank_zero_only
 from lt_compat.lightning.rank_zero import rank_zero_warn as rank_zero_warn
+from lt_compat.lightning.trainer_state import GradClipAlgorithmType as GradClipAlgorithmType
+from lt_compat.lightning.trainer_state import LightningEnum as LightningEnum
 from lt_core.batch import move_to_device as move_data_to_device
 from lt_core.errors import MisconfigurationException as MisconfigurationException
 from lt_core.hparams import AttributeDict as AttributeDict
 from lt_core.seed import isolate_rng as isolate_rng
 from lt_core.seed import seed_everything as seed_everything
-from lt_core.states import GradClipAlgorithmType as GradClipAlgorithmType
-from lt_core.states import LightningEnum as LightningEnum
 from lt_data.combined import CombinedLoader as CombinedLoader
 from lt_profilers.gradients import grad_norm as grad_norm
 from lt_profilers.monitors.chip_flops import measure_flops as measure_flops

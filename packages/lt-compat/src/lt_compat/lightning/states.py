@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from lt_core import states
+from lt_compat.lightning import trainer_state as states
 
 __all__ = ["RunningStage", "TrainerFn", "TrainerStatus", "as_lightnings"]
 

@@ -188,10 +188,10 @@ _OWN: dict[str, dict[str, str]] = {
         "BaseProfiler": "lt_core.profiler:Profiler",
     },
     "trainer.states": {
-        "RunningStage": "lt_core.states:RunningStage",
-        "TrainerFn": "lt_core.states:TrainerFn",
-        "TrainerState": "lt_core.states:TrainerState",
-        "TrainerStatus": "lt_core.states:TrainerStatus",
+        "RunningStage": "lt_compat.lightning.trainer_state:RunningStage",
+        "TrainerFn": "lt_compat.lightning.trainer_state:TrainerFn",
+        "TrainerState": "lt_compat.lightning.trainer_state:TrainerState",
+        "TrainerStatus": "lt_compat.lightning.trainer_state:TrainerStatus",
     },
     "utilities.cloud_io": {
         "get_filesystem": "lt_compat.lightning.answers:get_filesystem",

@@ -10,7 +10,6 @@ from lt_core.data import DataSource
 from lt_core.dialect import Policy
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler, by_action
-from lt_core.states import TrainerState
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.table import Settings
@@ -26,7 +25,7 @@ class Host(TrainerAPI, Protocol):
         """Where rows stand on the x axis of the loggers."""
 
     @property
-    def state(self) -> TrainerState:
+    def state(self) -> Any:
         """What runs, in the words that ``setup`` and ``teardown`` get where the policy says so."""
 
 

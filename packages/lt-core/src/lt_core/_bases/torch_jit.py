@@ -1,0 +1,35 @@
+"""Whatever of a module leads to a Trainer is hidden from torch.jit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from types import FunctionType
+
+
+class TrainersOwn:
+    """``__jit_unused_properties__``: the properties that TorchScript cannot read, since they lead to a Trainer.
+
+    They are lt's own, and those of the user's classes that use one of them.
+    """
+
+    def __get__(self, module: object, kind: type) -> list[str]:
+        base = next(part for part in kind.__mro__ if part.__module__ == "lt_core.module")
+        ours = {name for part in base.__mro__ if part.__module__.startswith("lt_core.") for name in vars(part)}
+        found = {name: value for part in reversed(kind.__mro__) for name, value in vars(part).items()}
+        return [name for name, value in found.items() if name in ours or not ours.isdisjoint(_names_in(value))]
+
+
+def read_by_torch_jit() -> bool:
+    """Return whether torch.jit is going through the names of a class: what has no value just then must not be there."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_globals.get("__name__") in ("torch.jit._recursive", "torch._jit_internal"):
+            return True
+    return False
+
+
+def _names_in(value: object) -> Iterable[str]:
+    getter = value.fget if isinstance(value, property) else None
+    return getter.__code__.co_names if isinstance(getter, FunctionType) else ()
