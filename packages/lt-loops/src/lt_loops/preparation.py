@@ -38,7 +38,7 @@ from lt_loops.setup.optimizers import foreign_parameters, parse_optimizers
 from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
 from lt_loops.setup.signatures import BoundHook, adapted
 from lt_loops.setup.steps import asked_steps
-from lt_loops.setup.typos import warn_of_misspelt
+from lt_loops.setup.typos import warn_of_typos
 from lt_loops.state.origin import Origin
 from lt_loops.state.owner import Restore, Saved
 
@@ -52,7 +52,7 @@ def set_up(run: Run) -> None:
     steps = [step for _, step in asked_steps(job.settings, job.limits, run.strategy)] if run.stage == "fit" else []
     check_steps(run.stage, run.module, job.loaders, job.limits, steps)
     check_signatures(run.trainer, *run.hooks.called, job.datamodule)
-    warn_of_misspelt(run.module, job.datamodule, run.callbacks)
+    warn_of_typos(run.module, job.datamodule, run.callbacks)
     run.origin.agreed(*agreed_choice(run.trainer, run.origin.path, run.origin.header, run.stage))
     if run.stage == "fit" and run.evaluation.validates:
         _check_given_loaders(run.module, job.loaders.given.get("validate"))

@@ -14,7 +14,7 @@ from lt_core.profiler import Profiler
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.rules import is_number
 from lt_loops.setup.hook_check import before_run, why_unfit
-from lt_loops.setup.signatures import CURRENT, BoundHook, adapted
+from lt_loops.setup.signatures import CURRENT, BoundHook, Hook, adapted
 
 
 class HookCalls:
@@ -30,22 +30,29 @@ class HookCalls:
     ) -> None:
         """Look nothing up yet; ``profiler`` wraps each hook, None where there is none."""
         self._trainer, self._module, self._callbacks, self._profiler = trainer, module, callbacks, profiler
-        self._found: dict[str, tuple[Callable[..., Any], ...]] = {}
-        self._own: dict[str, list[Callable[..., Any]]] = {}
+        self._found: dict[str, tuple[Hook, ...]] = {}
+        self._own: dict[str, list[Hook]] = {}
         self._asked_for: list[Callback] | None = None
-        self._called: tuple[LightningModule, Sequence[Callback]]
+        self._of_dialects: tuple[LightningModule, Sequence[Callback]]
 
-    def __getitem__(self, name: str) -> tuple[Callable[..., Any], ...]:
+    def __getitem__(self, name: str) -> tuple[Hook, ...]:
         found = self._found.get(name)
         if found is None:
-            found = self._found[name] = tuple(self._look_up(name))
+            calls = [
+                *self._own.get(name, ()),
+                *self._of_callbacks(name, False if name == "on_train_epoch_end" else None),
+            ]
+            module, _ = self.called
+            if is_overridden(module, name, LightningModule):
+                calls.append(self._fitted(module, name, getattr(module, name)))
+            found = self._found[name] = tuple(calls)
         return found
 
-    def call_first(self, name: str, call: Callable[..., Any]) -> None:
+    def call_first(self, name: str, call: Hook) -> None:
         self._own.setdefault(name, []).append(call)
         self.forget()
 
-    def monitors(self) -> list[Callable[..., Any]]:
+    def monitors(self) -> list[Hook]:
         """Return the ``on_train_epoch_end`` of the callbacks that monitor."""
         return self._of_callbacks("on_train_epoch_end", monitors=True)
 
@@ -57,31 +64,23 @@ class HookCalls:
     def called(self) -> tuple[LightningModule, Sequence[Callback]]:
         """The module and the callbacks whose hooks are called; the dialects are asked again for other callbacks."""
         if self._asked_for != self._callbacks:
-            self._called = before_run(self._trainer, self._module, self._callbacks)
+            self._of_dialects = before_run(self._trainer, self._module, self._callbacks)
             self._asked_for = list(self._callbacks)
-        return self._called
+        return self._of_dialects
 
-    def _look_up(self, name: str) -> list[Callable[..., Any]]:
-        module, _ = self.called
-        calls = list(self._own.get(name, ()))
-        calls += self._of_callbacks(name, monitors=False if name == "on_train_epoch_end" else None)
-        if is_overridden(module, name, LightningModule):
-            calls.append(self._fitted(type(module), name, getattr(module, name)))
-        return calls
-
-    def _of_callbacks(self, name: str, monitors: bool | None) -> list[Callable[..., Any]]:
+    def _of_callbacks(self, name: str, monitors: bool | None) -> list[Hook]:
         """Return a hook of the callbacks that monitor (True), of the others (False), or of all."""
-        chosen = [cb for cb in self.called[1] if monitors is None or cb.monitors == monitors]
         return [
-            self._fitted(type(cb), name, BoundHook(getattr(cb, name), self._trainer, self._module))
-            for cb in chosen
+            self._fitted(cb, name, BoundHook(getattr(cb, name), self._trainer, self._module))
+            for cb in self.called[1]
+            if cb.monitors == monitors or monitors is None
             if is_overridden(cb, name, Callback)
         ]
 
-    def _fitted(self, kind: type, name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
+    def _fitted(self, owner: object, name: str, hook: Hook) -> Hook:
         """Return a hook that takes what lt calls it with, and is measured by the profiler."""
         hook = adapted(hook, name) if name in CURRENT else hook
-        return hook if self._profiler is None else self._profiler.wrap(f"{kind.__name__}.{name}", hook)
+        return hook if self._profiler is None else self._profiler.wrap(f"{type(owner).__name__}.{name}", hook)
 
 
 def callback_hook(
@@ -105,9 +104,8 @@ def call_event(trainer: TrainerAPI, event: str, *args: Any, **kwargs: Any) -> No
             code="LT234",
         )
     module = trainer.lightning_module
-    heard = [(getattr(callback, event, None), (trainer, module)) for callback in trainer.callbacks]
-    for method, first in [*heard, (getattr(module, event, None), ())]:
-        if callable(method):
+    for owner, first in (*((callback, (trainer, module)) for callback in trainer.callbacks), (module, ())):
+        if callable(method := getattr(owner, event, None)):
             method(*first, *args, **kwargs)
 
 

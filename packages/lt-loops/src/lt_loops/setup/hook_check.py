@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from torch import nn
 
@@ -30,11 +30,11 @@ from lt_loops.setup.signatures import (
     CURRENT,
     OFFERED,
     BoundHook,
+    Hook,
     adapted,
-    called,
-    described,
     former_parameters,
-    plain_function,
+    inner,
+    known_uses,
     taken_places,
     takes,
     unfit,
@@ -56,9 +56,6 @@ _PROPERTIES = frozenset(name for name in MODULE_HOOKS if not callable(getattr(Li
 
 _OF_MODULE, _OF_CALLBACK = sorted(MODULE_HOOKS - _ELSEWHERE - _PROPERTIES), sorted(CALLBACK_HOOKS)
 
-_FITTING: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
-"""Methods that fit, with the hooks that they are: a look at a signature takes 30 microseconds."""
-
 
 def before_run(
     trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback], *, checks: bool = True
@@ -68,9 +65,8 @@ def before_run(
     """
     called: Any = module, callbacks
     former = any(map(spoken_by, (module, *callbacks))) or any(
-        former_parameters(hook, offered)
+        known_uses(hook, name)[1] not in known_uses(hook, name)[0] and former_parameters(hook, offered)
         for hook, name, offered in _overridden(module, LightningModule, (*_OF_MODULE, "optimizer_step", "backward"))
-        if (plain := plain_function(hook)) is None or name not in _FITTING.get(plain, ())
     )
     if former or (checks and next(_errors(trainer, module, callbacks), None) is not None):
         for dialect in dialects():
@@ -85,9 +81,15 @@ def check_signatures(trainer: TrainerAPI, module: LightningModule, callbacks: Se
         HookError: for one with parameters that nothing fills; shows its signature and the arguments that lt has.
     """
     for owner in (module, *callbacks):
-        _check_names(owner)
+        for name in HOOKS.keys() - spoken():
+            if callable(getattr(owner, "__dict__", {}).get(name, getattr(type(owner), name, None))):
+                raise HookError(
+                    f"{type(owner).__name__}.{name} is a hook of Lightning 1.x, which nothing calls: write "
+                    f"{HOOKS[name]}. {understood_by()}",
+                    code="LT906",
+                )
     for name in ("training_step", *(f"{word}_step" for word in _EVALUATION)):
-        if "dataloader_iter" in getattr(getattr(module, name), "__code__", _check.__code__).co_varnames:
+        if "dataloader_iter" in getattr(getattr(getattr(module, name), "__code__", None), "co_varnames", ()):
             raise HookError(
                 f"{type(module).__name__}.{name} takes dataloader_iter. lt reads the loaders itself, as resume and "
                 f"uneven ranks need it, and hands over batches: write {name}(self, batch, batch_idx). A batch that "
@@ -102,33 +104,20 @@ def check_signatures(trainer: TrainerAPI, module: LightningModule, callbacks: Se
 
 def _errors(trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> Iterator[HookError]:
     """Yield what is wrong with hooks that lt cannot call as they are: another dialect's, or mistakes."""
-    hooks = list(_overridden(module, LightningModule, _OF_MODULE))
-    for callback in callbacks:
-        hooks += _overridden(callback, Callback, _OF_CALLBACK, trainer, module)
-    return (error for hook in hooks if (error := why_unfit(*hook)) is not None)
-
-
-def _check_names(owner: object) -> None:
-    """Refuse a hook of 1.x that no installed package calls."""
-    for name in HOOKS.keys() - spoken():
-        if callable(getattr(owner, "__dict__", {}).get(name, getattr(type(owner), name, None))):
-            raise HookError(
-                f"{type(owner).__name__}.{name} is a hook of Lightning 1.x, which nothing calls: write {HOOKS[name]}. "
-                f"{understood_by()}",
-                code="LT906",
-            )
+    hooks = [_overridden(callback, Callback, _OF_CALLBACK, trainer, module) for callback in callbacks]
+    found = chain(_overridden(module, LightningModule, _OF_MODULE), *hooks)
+    return (error for hook in found if (error := why_unfit(*hook)) is not None)
 
 
 def _overridden(
     owner: object, base: type, names: Iterable[str], *first: Any
-) -> Iterator[tuple[Callable[..., Any], str, Sequence[str]]]:
+) -> Iterator[tuple[Hook, str, Sequence[str]]]:
     """Yield each hook that ``owner`` defines, with its name and what lt calls it with beside ``first``."""
     kind, on_instance = type(owner), getattr(owner, "__dict__", {})
     for name in names:
         # most are not: the class is asked here, and only what it has anew by a call
-        if name in on_instance or getattr(kind, name, None) is not getattr(base, name, None):
-            if not is_overridden(owner, name, base):
-                continue
+        other = name in on_instance or getattr(kind, name, None) is not getattr(base, name, None)
+        if other and is_overridden(owner, name, base):
             own = getattr(owner, name)
             parameters = _documented(base, name)
             bound = first if "pl_module" in parameters else ()
@@ -156,37 +145,29 @@ def check_takes_index(module: LightningModule, method: str) -> None:
         )
 
 
-def why_unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> HookError | None:
+def why_unfit(function: Hook, name: str, offered: Sequence[str]) -> HookError | None:
     """Return what is wrong with a hook; None for one that fits, or was found to fit in an earlier run."""
-    plain = plain_function(function)
-    if plain is not None and name in _FITTING.get(plain, ()):
+    own = inner(function)
+    if not callable(own):
+        return HookError(f"{name} is {shown(own)}; expected a method.", code="LT211")
+    known, use = known_uses(function, name)
+    if use in known:
         return None
+    if former_parameters(function, offered) or (own is not function and not takes(own, (None, None), first=True)):
+        return unfit(function, name, offered)
     try:
-        _check(function, name, offered)
+        if name in _BY_COUNT:
+            taken_places(function, offered, len(offered) - 1)  # without dataloader_idx, which one loader alone has not
+        elif name in CURRENT:
+            adapted(function, name)
+        elif not takes(function, offered):
+            some = offered or own is not function
+            remedy = "Take these parameters, in this order." if some else "Take no parameters."
+            return unfit(function, name, offered, remedy)
     except HookError as error:
         return error
-    if plain is not None:
-        _FITTING.setdefault(plain, set()).add(name)
+    known.setdefault(use, False)
     return None
-
-
-def _check(function: Callable[..., Any], name: str, offered: Sequence[str]) -> None:
-    own = function.func if isinstance(function, BoundHook) else function
-    if not callable(own):
-        raise HookError(f"{name} is {shown(own)}; expected a method.", code="LT211")
-    if former_parameters(function, offered) or (own is not function and not takes(own, (None, None), first=True)):
-        raise unfit(function, name, offered)
-    if name in _BY_COUNT:
-        taken_places(function, offered, len(offered) - 1)  # without dataloader_idx, which one loader alone has not
-    elif name in CURRENT:
-        adapted(function, name)
-    elif not takes(function, offered):
-        some = offered or isinstance(function, BoundHook)
-        remedy = "Take these parameters, in this order." if some else "Take no parameters."
-        raise HookError(
-            f"{described(function)} does not fit: lt calls {called(function, name, offered)}. {remedy}",
-            code="LT211",
-        )
 
 
 def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedulers: Iterable[SchedulerConfig]) -> None:
@@ -206,16 +187,6 @@ def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedul
             )
 
 
-def _check_training(module: LightningModule, steps: Iterable[Step]) -> None:
-    """Look at what the plan of the loop adapts, which is made when the data is there and a validation has run."""
-    known = {*spoken(), *plugins.names("steps")}
-    if not any(f"parameter.{name}" in known for name in inspect.signature(module.training_step).parameters):
-        taken_places(module.training_step, (*OFFERED[:2], *(name for step in steps for name in step.arguments)))
-    for name in ("optimizer_step", "backward") if module.automatic_optimization else ():
-        if is_overridden(module, name, LightningModule):
-            adapted(getattr(module, name), name)
-
-
 def check_manual(module: LightningModule, limits: Limits) -> None:
     """Refuse to accumulate where the module steps its optimizers itself.
 
@@ -223,11 +194,7 @@ def check_manual(module: LightningModule, limits: Limits) -> None:
         ConfigError: which says how to accumulate in ``training_step``.
     """
     asked = limits.accumulate_grad_batches
-    if (
-        module.automatic_optimization
-        or asked == "auto"
-        or (max(asked.values()) if isinstance(asked, dict) else asked) < 2
-    ):
+    if module.automatic_optimization or (max(asked.values()) if isinstance(asked, dict) else asked) in ("auto", 1):
         return
     total = limits.global_batch_size
     given = (
@@ -251,7 +218,13 @@ def check_steps(stage: str, module: LightningModule, loaders: Loaders, limits: L
         for needed in ("training_step", "configure_optimizers"):
             if not is_overridden(module, needed, LightningModule):
                 raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
-        _check_training(module, steps)
+        # the plan of the loop adapts these, and is made when the data is there and a validation has run
+        known = {*spoken(), *plugins.names("steps")}
+        if not any(f"parameter.{name}" in known for name in inspect.signature(module.training_step).parameters):
+            taken_places(module.training_step, (*OFFERED[:2], *(name for step in steps for name in step.arguments)))
+        for hook in ("optimizer_step", "backward") if module.automatic_optimization else ():
+            if is_overridden(module, hook, LightningModule):
+                adapted(getattr(module, hook), hook)
         check_manual(module, limits)
         has_step = is_overridden(module, "validation_step", LightningModule)
         has_loader = loaders.has("validate")

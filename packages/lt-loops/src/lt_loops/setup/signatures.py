@@ -14,6 +14,8 @@ from lt_core.dialect import spoken
 from lt_core.errors import HookError
 from lt_loops.former_names import PARAMETERS, understood_by
 
+Hook = Callable[..., Any]
+
 
 class BoundHook(partial[Any]):
     """A callback's hook with the Trainer and the module filled in; any other ``partial`` is the user's own function."""
@@ -38,9 +40,9 @@ CURRENT: Mapping[str, tuple[str, ...]] = {
 }
 """Arguments of the hooks that may take fewer, or in another order."""
 
-_AS_IS: WeakKeyDictionary[Callable[..., Any], set[tuple[str, bool, bool]]] = WeakKeyDictionary()
-"""Functions that take a hook's arguments as they are, with the hooks, whether as a callback's, and whether
-optional parameters are filled by place: a look at a signature takes 30 microseconds.
+FITTING: WeakKeyDictionary[Hook, dict[tuple[str, bool, bool], bool]] = WeakKeyDictionary()
+"""Functions that fit a hook, and whether they take its arguments as they are: by the hook, whether as a callback's, and
+whether optional parameters are filled by place. A look at a signature takes 30 microseconds.
 """
 
 OFFERED = ("batch", "batch_idx", "dataloader_idx")
@@ -57,7 +59,7 @@ BY_KEYWORD: Mapping[str, tuple[str, ...]] = {
 """Arguments that a hook with ``*args, **kwargs`` gets by name, as Lightning calls it."""
 
 
-def adapted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def adapted(function: Hook, name: str) -> Hook:
     """Return ``function`` callable with the positional arguments of hook ``name``; itself where it takes these.
 
     Args:
@@ -67,23 +69,29 @@ def adapted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     Raises:
         HookError: for a required parameter that nothing can fill; shows both signatures.
     """
-    always = fills_by_place(function)
-    plain, use = plain_function(function), (name, isinstance(function, BoundHook), always)
-    if plain is not None and use in _AS_IS.get(plain, ()):
+    known, use = known_uses(function, name)
+    if known.get(use):
         return function
-    offered = CURRENT[name]
-    former = former_parameters(function, offered)
-    hook = None if former else matched(function, offered, synonyms=SYNONYMS, always=always)
-    if hook is function and name in BY_KEYWORD:
-        hook = _by_keyword(function, BY_KEYWORD[name])
+    offered, always = CURRENT[name], use[-1]
+    hook = None
+    if not former_parameters(function, offered):
+        hook = matched(function, offered, synonyms=SYNONYMS, always=always)
     if hook is None:
         raise unfit(function, name, offered)
-    if plain is not None and hook is function:
-        _AS_IS.setdefault(plain, set()).add(use)
+    if hook is function and name in BY_KEYWORD:
+        hook = _by_keyword(function, BY_KEYWORD[name])
+    known[use] = hook is function
     return hook
 
 
-def fills_by_place(function: Callable[..., Any]) -> bool:
+def known_uses(function: Hook, name: str) -> tuple[dict[tuple[str, bool, bool], bool], tuple[str, bool, bool]]:
+    """Return what :data:`FITTING` holds of a function, and the key for its use as hook ``name``."""
+    plain = getattr(inner(function), "__func__", None)
+    use = name, isinstance(function, BoundHook), fills_by_place(function)
+    return FITTING.setdefault(plain, {}) if plain is not None else {}, use
+
+
+def fills_by_place(function: Hook) -> bool:
     """Return whether the policy of the Trainer that calls a method of its module's or datamodule's, or a callback's,
     fills optional parameters whatever their default.
     """
@@ -93,18 +101,14 @@ def fills_by_place(function: Callable[..., Any]) -> bool:
     return False
 
 
-def plain_function(hook: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return the function of a method that is bound to its owner, and as a callback's to Trainer and module; None where
-    ``hook`` is something else.
-    """
-    own = hook.func if isinstance(hook, BoundHook) else hook
-    plain: Callable[..., Any] | None = getattr(own, "__func__", None)
-    return plain
+def inner(hook: Hook) -> Hook:
+    """Return the user's function: a callback's hook without Trainer and module."""
+    return hook.func if isinstance(hook, BoundHook) else hook
 
 
-def _by_keyword(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+def _by_keyword(function: Hook, names: Sequence[str]) -> Hook:
     """Return a hook that takes ``*args, **kwargs`` as called with its last arguments by name; any other as it is."""
-    kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
+    kinds = {parameter.kind for parameter in parameters_of(function) or ()}
     if not {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds:
         return function
 
@@ -115,19 +119,21 @@ def _by_keyword(function: Callable[..., Any], names: Sequence[str]) -> Callable[
     return call
 
 
-def former_parameters(function: Callable[..., Any], offered: Sequence[str] = ()) -> list[str]:
-    """Return the required parameters of ``function`` whose names are those of another dialect, not of ``offered``."""
+def parameters_of(function: Hook) -> list[inspect.Parameter] | None:
+    """Return the parameters of a function; None where it does not say them, as built-in ones may not."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return []
-    required = [p.name for p in parameters if p.default is p.empty and p.name not in offered]
-    return [name for name in required if name in PARAMETERS or f"parameter.{name}" in spoken()] if required else []
+        return None
 
 
-def fitted(
-    function: Callable[..., Any], call: Callable[..., Any], offered: Sequence[str], spread: int | None = None
-) -> tuple[Callable[..., Any], int]:
+def former_parameters(function: Hook, offered: Sequence[str]) -> list[str]:
+    """Return the required parameters of ``function`` whose names are those of another dialect, not of ``offered``."""
+    required = [p.name for p in parameters_of(function) or () if p.default is p.empty and p.name not in offered]
+    return [name for name in required if name in PARAMETERS or f"parameter.{name}" in spoken()]
+
+
+def fitted(function: Hook, call: Hook, offered: Sequence[str], spread: int | None = None) -> tuple[Hook, int]:
     """Return how to call ``function``, and with how many of the ``offered`` arguments by position.
 
     Args:
@@ -142,7 +148,7 @@ def fitted(
     return lambda *given: call(*[given[place] for place in places]), max(places) + 1
 
 
-def taken_places(function: Callable[..., Any], offered: Sequence[str], spread: int | None = None) -> list[int]:
+def taken_places(function: Hook, offered: Sequence[str], spread: int | None = None) -> list[int]:
     """Return which of the ``offered`` arguments ``function`` takes, in its order.
 
     They go by name where all required parameters have names of ``offered``, as :func:`lt_core.arguments.matched` has
@@ -154,22 +160,24 @@ def taken_places(function: Callable[..., Any], offered: Sequence[str], spread: i
         HookError: when required parameters cannot be filled; shows both signatures.
     """
     spread = len(offered) if spread is None else spread
-    try:
-        parameters = inspect.signature(_unwrapped(function)).parameters.values()
-    except (TypeError, ValueError):
+    # a method that was hung around another one (register_fsdp_forward_method): inspect would drop a parameter too many
+    around = getattr(getattr(function, "__func__", None), "__wrapped__", None)
+    parameters = parameters_of(around if inspect.ismethod(around) else function)
+    if parameters is None:
         return list(range(len(offered)))
     always, names = fills_by_place(function), {parameter.name for parameter in parameters}
-    needed = {p.name if p.kind is not p.VAR_POSITIONAL else "*" for p in parameters if p.default is p.empty}
-    needed -= {p.name for p in parameters if p.kind is p.VAR_KEYWORD}
+    needed = {
+        p.name if p.kind is not p.VAR_POSITIONAL else "*"
+        for p in parameters
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+    }
     by_name = not always and needed <= set(offered)
     places: list[int] = []
     for parameter in parameters:
         required = parameter.default is parameter.empty
         if parameter.kind is parameter.VAR_POSITIONAL:
             return list(range(max(len(places), spread)))
-        if parameter.kind in (parameter.VAR_KEYWORD, parameter.KEYWORD_ONLY):
-            if parameter.kind is parameter.KEYWORD_ONLY and required:
-                raise unfit(function, _name_of(function), offered)
+        if parameter.kind is parameter.VAR_KEYWORD or (parameter.kind is parameter.KEYWORD_ONLY and not required):
             continue
         left = [n for n in range(len(offered)) if n not in places]
         left.sort(key=lambda n: by_name and offered[n] in names)
@@ -183,23 +191,16 @@ def taken_places(function: Callable[..., Any], offered: Sequence[str], spread: i
                 function, parameter, offered, always=always, free=free
             ):
                 break
-        if not left:
-            raise unfit(function, _name_of(function), offered)
+        elif not left or parameter.kind is parameter.KEYWORD_ONLY:
+            places = []
+            break
         places.append(left[0])
     if not places:
-        raise unfit(function, _name_of(function), offered)
+        raise unfit(function, getattr(inner(function), "__name__", repr(function)), offered)
     return places
 
 
-def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method inside of one that was hung around it (``register_fsdp_forward_method``): inspect would drop a
-    parameter too many.
-    """
-    inner = getattr(getattr(function, "__func__", None), "__wrapped__", None)
-    return inner if inspect.ismethod(inner) else function
-
-
-def takes(function: Callable[..., Any], arguments: Sequence[Any], *, first: bool = False) -> bool:
+def takes(function: Hook, arguments: Sequence[Any], *, first: bool = False) -> bool:
     """Return whether ``function`` can be called with these positional arguments, or with these ``first``."""
     try:
         signature = inspect.signature(function)
@@ -211,30 +212,19 @@ def takes(function: Callable[..., Any], arguments: Sequence[Any], *, first: bool
     return True
 
 
-def described(function: Callable[..., Any]) -> str:
-    """Return a function's name and signature as the user wrote it: ``Net.on_train_start(trainer)``."""
-    own = function.func if isinstance(function, BoundHook) else function
-    return f"{getattr(own, '__qualname__', repr(own))}{inspect.signature(own)}"
-
-
-def called(function: Callable[..., Any], name: str, offered: Sequence[str]) -> str:
-    """Return how lt calls a hook: callbacks get the Trainer and the module first."""
-    first = ("trainer", "pl_module") if isinstance(function, BoundHook) else ()
-    return f"{name}({', '.join((*first, *offered))})"
-
-
-def unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> HookError:
-    """Return the error for a hook whose parameters cannot be filled."""
+def unfit(
+    function: Hook,
+    name: str,
+    offered: Sequence[str],
+    remedy: str = "Take these parameters, in this order; later ones may be left out.",
+) -> HookError:
+    """Return the error for a hook whose parameters cannot be filled: as the user wrote it, and as lt calls it."""
+    own = inner(function)
+    first = () if own is function else ("trainer", "pl_module")
     former = [parameter for parameter in former_parameters(function, offered) if parameter in PARAMETERS]
-    advice = " ".join(f"For {parameter!r} of Lightning 1.x write {PARAMETERS[parameter]}." for parameter in former)
-    more = f" {advice} {understood_by()}" if former else ""
+    more = "".join(f" For {parameter!r} of Lightning 1.x write {PARAMETERS[parameter]}." for parameter in former)
     return HookError(
-        f"{described(function)} does not fit: lt calls {called(function, name, offered)}. Take these parameters, in "
-        f"this order; later ones may be left out.{more}",
+        f"{getattr(own, '__qualname__', repr(own))}{inspect.signature(own)} does not fit: lt calls "
+        f"{name}({', '.join((*first, *offered))}). {remedy}{more and f'{more} {understood_by()}'}",
         code="LT211",
     )
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    own = function.func if isinstance(function, BoundHook) else function
-    return str(getattr(own, "__name__", repr(own)))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
 from functools import cache
-from typing import Any
 
 from torch import nn
 
@@ -18,12 +16,11 @@ from lt_core.module import LightningModule
 from lt_loops.arguments.table import ARGUMENTS
 
 
-def warn_of_misspelt(module: LightningModule, datamodule: DataSource | None, callbacks: list[Callback]) -> None:
+def warn_of_typos(module: LightningModule, datamodule: DataSource | None, callbacks: list[Callback]) -> None:
     """Warn of what the user's objects have that is nearly a hook of theirs, or an attribute that lt reads."""
     _warn_of_hooks(module, LightningModule, MODULE_HOOKS | spoken())
-    for owner in (module, datamodule):
-        if owner is not None:
-            _warn_of_settings(owner, _SETTINGS)
+    for owner in filter(None, (module, datamodule)):
+        _warn_of_settings(owner)
     for callback in callbacks:
         _warn_of_hooks(callback, Callback, CALLBACK_HOOKS | spoken())
 
@@ -36,11 +33,15 @@ _SETTINGS = (
 
 
 def _warn_of_hooks(owner: object, base: type, known: frozenset[str]) -> None:
-    """Warn of public methods of a module's or callback's class, those of ``base`` aside, that are nearly a hook."""
-    for name in _own_methods(type(owner), base):
-        if name in known or hasattr(base, name):
+    """Warn of public methods of a module's or callback's class, those of ``base`` aside, that are nearly a hook: one
+    letter off, a plural, an old order of words.
+    """
+    kinds = [k for k in type(owner).__mro__ if k not in base.__mro__ and not k.__module__.startswith(("torch.", "lt_"))]
+    for name in dict.fromkeys(name for kind in kinds for name, value in vars(kind).items() if callable(value)):
+        like_a_hook = name.startswith(_HEADS) or name.endswith(_TAILS)
+        if name in known or name.startswith("_") or hasattr(base, name) or not like_a_hook:
             continue
-        near = _nearest_hook(name, known)
+        near = nearest_name(name, known, slip=True)
         if near is not None:
             warn(
                 f"{type(owner).__name__}.{name} is not a hook and is never called. Did you mean {near!r}? "
@@ -50,12 +51,16 @@ def _warn_of_hooks(owner: object, base: type, known: frozenset[str]) -> None:
             )
 
 
-def _warn_of_settings(owner: object, known: Iterable[str]) -> None:
-    """Warn of attributes of a module or datamodule that are nearly, but not quite, one that lt reads (``known``)."""
+_HEADS = ("on_", "configure_", "optimizer_", "lr_", "transfer_", "prepare_")
+_TAILS = ("_step", "_steps", "_dataloader", "_dataloaders", "_data", "_start", "_end", "_hook")
+
+
+def _warn_of_settings(owner: object) -> None:
+    """Warn of attributes of a module or datamodule that are nearly, but not quite, one that lt reads."""
     kinds = (kind for kind in type(owner).__mro__ if kind.__module__.partition(".")[0] not in _NOT_THE_USERS)
     names = {name for part in (owner, *kinds) for name in vars(part)}
-    for name in sorted(names.difference(known, _TORCHS)):
-        near = nearest_name(name, known, slip=True)
+    for name in sorted(names.difference(_SETTINGS, _TORCHS)):
+        near = nearest_name(name, _SETTINGS, slip=True)
         if near is not None:
             warn(
                 f"{type(owner).__name__}.{name} is set, and nothing reads it. Did you mean {near!r}? If it is an "
@@ -68,28 +73,6 @@ _TORCHS = frozenset(vars(nn.Module()))
 """What torch sets on each module."""
 
 _NOT_THE_USERS = ("builtins", "torch", "lt_core", "lt_data")
-
-
-def _own_methods(kind: type, base: type) -> list[str]:
-    names: dict[str, Any] = {}
-    for part in kind.__mro__:
-        if part in base.__mro__:
-            continue
-        if not part.__module__.startswith(("torch.", "lt_")):
-            names.update({n: v for n, v in vars(part).items() if not n.startswith("_") and callable(v)})
-    return list(names)
-
-
-def _nearest_hook(name: str, known: frozenset[str]) -> str | None:
-    """Return the hook that ``name`` is a slip of: one letter off, a plural, an old order of words."""
-    if not (
-        name.startswith(("on_", "configure_", "optimizer_", "lr_", "transfer_", "prepare_")) or name.endswith(_TAILS)
-    ):
-        return None
-    return nearest_name(name, known, slip=True)
-
-
-_TAILS = ("_step", "_steps", "_dataloader", "_dataloaders", "_data", "_start", "_end", "_hook")
 
 
 def check_attribute(kind: type, name: str) -> None:
