@@ -9,8 +9,8 @@ from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader
 
 from lt_core import LightningModule
-from lt_data import TokenBudget
 from lt_loops import Trainer
+from lt_recipes import TokenBudget
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 LENGTHS = torch.randint(1, 20, (120,), generator=torch.Generator().manual_seed(0)).tolist()

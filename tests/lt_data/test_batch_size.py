@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from lt_core.strategy import Shard
-from lt_data import CombinedLoader, TokenBudget
+from lt_data import CombinedLoader
 from lt_data.loaders import feed
 
 
@@ -53,8 +53,8 @@ LOADERS = {
     "a subclass": lambda **more: DataLoader(
         Numbers(), batch_sampler=Own(SequentialSampler(range(9)), 4, False), collate_fn=keep, **more
     ),
-    "by tokens": lambda **more: DataLoader(
-        Numbers(), batch_sampler=TokenBudget(range(1, 12), max_tokens=20), collate_fn=keep, **more
+    "of many sizes": lambda **more: DataLoader(
+        Numbers(), batch_sampler=[[0, 1, 2, 3], [4, 5], [6], [7, 8, 9, 10]], collate_fn=keep, **more
     ),
 }
 WORKERS = {"here": {}, "workers": {"num_workers": 2}, "kept workers": {"num_workers": 2, "persistent_workers": True}}

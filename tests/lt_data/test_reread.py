@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from lt_core.errors import LtWarning
-from lt_data import BlockShuffle, Reread
+from lt_data import Reread
 from lt_data.loaders import feed
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LT445")
@@ -104,7 +104,6 @@ STREAMS = {
     "buffer": buffered,
     "buffer behind others": deep,
     "in a stream of the user's": lambda: Around(Around(deep())),
-    "in blocks": lambda: BlockShuffle(buffered(), size=7),
 }
 
 
@@ -127,7 +126,7 @@ def test_reread_says_that_it_is_meant(kit, workers, recwarn):
     assert not recwarn.list
 
 
-@pytest.mark.parametrize("make", [Rows, lambda: Around(Rows()), lambda: BlockShuffle(Rows(), size=7)])
+@pytest.mark.parametrize("make", [Rows, lambda: Around(Rows())])
 def test_a_stream_without_a_buffer_goes_on_by_its_state(kit, make, recwarn):
     kit.assert_resumes(lambda: DataLoader(make(), 3), places=[(0, 5), (1, 9)])
     assert not recwarn.list

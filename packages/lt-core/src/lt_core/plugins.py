@@ -121,6 +121,7 @@ _BY_PACKAGE = {
         "lt-tuning": "BackboneFinetuning BaseFinetuning BatchSizeFinder LearningRateFinder ModelPruning OptunaPruning "
         "Tuner multiplicative",
     },
+    "names of lt_data": {"lt-recipes": "BlockShuffle TokenBudget"},
     "names of lt_strategies": {"lt-parallel": "FSDP ModelParallel PipelineParallel Pipelined"},
 }
 

@@ -1,23 +1,19 @@
 """Data for lt: LightningDataModule, sharding, resumable loaders, prefetch and CombinedLoader."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lt_data.combined import CombinedLoader
 from lt_data.datamodule import LightningDataModule
 from lt_data.preparing import prepare_once
 from lt_data.reread import Reread
-from lt_data.shuffle import BlockShuffle
-from lt_data.token_budget import TokenBudget
 
 __version__: str
 
-__all__ = ["BlockShuffle", "CombinedLoader", "LightningDataModule", "Reread", "TokenBudget", "prepare_once"]
+__all__ = ["CombinedLoader", "LightningDataModule", "Reread", "prepare_once"]
 
 if not TYPE_CHECKING:  # else any name would be one to a type checker
 
-    def __getattr__(name: str) -> str:
-        if name != "__version__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib.metadata import version  # it parses the package's whole description
+    def __getattr__(name: str) -> Any:
+        from lt_core.plugins import load_name
 
-        return version("lt-data")
+        return load_name(__name__, {}, name)

@@ -1,13 +1,25 @@
-"""Training code that projects copy from each other: what papers add to a step, modules without subclasses, `when`."""
+"""Training code that projects copy from each other: what papers add to a step, modules, orders of samples, `when`."""
 
 from importlib.metadata import version
 
+from lt_recipes.block_shuffle import BlockShuffle
 from lt_recipes.filtered import when
 from lt_recipes.layers import layerwise_lr
 from lt_recipes.sam import SAM
 from lt_recipes.soft_targets import CutMix, LabelSmoothing, Mixup
 from lt_recipes.supervised import Supervised
+from lt_recipes.token_budget import TokenBudget
 
 __version__ = version("lt-recipes")
 
-__all__ = ["SAM", "CutMix", "LabelSmoothing", "Mixup", "Supervised", "layerwise_lr", "when"]
+__all__ = [
+    "SAM",
+    "BlockShuffle",
+    "CutMix",
+    "LabelSmoothing",
+    "Mixup",
+    "Supervised",
+    "TokenBudget",
+    "layerwise_lr",
+    "when",
+]

@@ -7,8 +7,8 @@ from lt_data.combined import CombinedLoader as CombinedLoader
 from lt_data.datamodule import LightningDataModule as LightningDataModule
 from lt_data.preparing import prepare_once as prepare_once
 from lt_data.reread import Reread as Reread
-from lt_data.shuffle import BlockShuffle as BlockShuffle
-from lt_data.token_budget import TokenBudget as TokenBudget
+from lt_recipes.block_shuffle import BlockShuffle as BlockShuffle
+from lt_recipes.token_budget import TokenBudget as TokenBudget
 
 __all__ = [
     "BlockShuffle",

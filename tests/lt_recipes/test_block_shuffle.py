@@ -6,8 +6,7 @@ import pytest
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from lt_core.errors import ConfigError, LtWarning
-from lt_data import BlockShuffle
-from lt_data.resume.workers import is_stateful
+from lt_recipes import BlockShuffle
 
 
 class Numbers(IterableDataset):
@@ -94,7 +93,7 @@ def test_it_splits_as_its_stream_does_and_is_continued_by_the_loader():
 
     assert len(list(BlockShuffle(Split()).shard(num_shards=2, index=1))) == 50
     assert not hasattr(BlockShuffle(Numbers()), "shard")
-    assert is_stateful(BlockShuffle(Numbers()))
+    assert callable(BlockShuffle(Numbers()).state_dict)
 
 
 def test_a_size_below_one_is_an_error():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -10,7 +11,6 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from lt_core.errors import ConfigError
-from lt_data.shards import seed_for
 
 __all__ = ["TokenBudget"]
 
@@ -81,7 +81,8 @@ class TokenBudget(Sampler[list[int]]):
 
     def _made(self) -> list[list[int]]:
         if self._batches is None:
-            chance = torch.Generator().manual_seed(seed_for(self.seed, "tokens", self.epoch))
+            digest = hashlib.blake2b(f"{self.seed}/tokens/{self.epoch}".encode(), digest_size=8).digest()
+            chance = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
             kept = self._order(chance)
             buckets = [kept[start : start + self.bucket] for start in range(0, len(kept), self.bucket)]
             made = [batch for bucket in buckets for batch in self._cut(sorted(bucket, key=self.lengths.__getitem__))]

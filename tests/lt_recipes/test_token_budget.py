@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lt_core.errors import ConfigError
-from lt_data import TokenBudget
+from lt_recipes import TokenBudget
 
 LENGTHS = torch.randint(1, 60, (500,), generator=torch.Generator().manual_seed(0)).tolist()
 
