@@ -23,7 +23,6 @@ ROOT = Path(__file__).parent.parent
 LIMITS = {
     "files in import circles": 0,
     "folders in import circles": 0,
-    "files that write slots of Run or its owners": 0,
     "fields of Position and Pending with several writers": 0,
     "functions that take a whole run": 36,
     "slots of the largest owner": 14,
@@ -308,7 +307,6 @@ def figures() -> dict[str, int]:
     return {
         "files in import circles": sum(map(len, circles(edges))),
         "folders in import circles": sum(map(len, circles(arrows_of_folders(edges)))),
-        "files that write slots of Run or its owners": len(written_slots(files)),
         "fields of Position and Pending with several writers": sum(
             len(writers) > 1 for writers in writers_of_data(files).values()
         ),

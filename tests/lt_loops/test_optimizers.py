@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, OneCycleLR, ReduceLROnPlateau, StepLR
 
 from lt_core import HookError, LightningModule, LtDeprecationWarning, LtWarning
+from lt_core.dialect import Policy
 from lt_loops.run import schedulers
 from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
@@ -164,7 +166,8 @@ def test_the_modules_own_scheduler_step_is_looked_at_once_not_in_every_step(net,
     looked, stepped = [], []
     monkeypatch.setattr(schedulers, "adapted", lambda hook, name: looked.append(name) or hook)
     net.lr_scheduler_step = lambda scheduler, metric: stepped.append(metric)
-    owner = schedulers.Schedulers(None, net, None, None, False)
+    job = SimpleNamespace(module=net, limits=None, settings=None, strategy=None, policy=Policy())
+    owner = schedulers.Schedulers(SimpleNamespace(job=job, position=None, agenda=None, recorder=None), None)
     owner.configure(parse_optimizers(([a], [{"scheduler": Odd(a), "interval": "step"}]), net).schedulers)
     for count in (1, 2, 3):
         owner.step("step", count)

@@ -12,16 +12,18 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import preserve_generators
 from lt_loops.evaluate import evaluate
-from lt_loops.run.data import TrainingData
+from lt_loops.run.checkpoint import save
 from lt_loops.run.frame import Run
 from lt_loops.run.training import Training
+from lt_loops.state.position import Position
+from lt_loops.state.unsaved import Unsaved
 from lt_loops.step.make_plan import make_plan
 
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
     data = run.data
-    run.enter_phase("train")
+    run.phase = "train"
     data.drop_outdated()
     data.put_generators_back()  # what setting up has drawn since the file was read does not count
     feed = data.ensure()
@@ -38,13 +40,13 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
 
 
 def skips_epoch(
-    hooks: tuple[Callable[..., Any], ...], batch: Any, index: int, data: TrainingData, training: Training
+    hooks: tuple[Callable[..., Any], ...], batch: Any, index: int, position: Position, training: Training
 ) -> bool:
     """Call ``on_train_batch_start``; return whether one of them returned -1: the epoch ends here."""
     answers = [hook(batch, index) for hook in hooks]  # all are called, whatever the first one says
     if not any(isinstance(answer, int) and answer == -1 for answer in answers):
         return False
-    data.exhaust()
+    position.exhausted = True
     training.finish_window()
     return True
 
@@ -54,24 +56,34 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
 
     ``resumed``: the run goes on at this very boundary, whose hooks and logs are done.
     """
-    run.agenda.clear_request()  # first: what a hook asks for from here on is for the next boundary
+    run.agenda.asked = False  # first: what a hook asks for from here on is for the next boundary
     run.training.settle()
     if not resumed:
         run.log.write_row()
-    run.find_gaps()
-    run.save()  # after the row: a checkpoint says how far the loggers' files go
+    if (states := run.training.states_after_first_step()) is not None:  # said now, not at the first save
+        unsaved = Unsaved(objects=run.job.parts.checkpoint_io.keeps_objects)
+        unsaved.without({**states, "callbacks": run.callback_states.states(unsaved)})
+        run.saves.say_unsaved("The checkpoints of this run are", unsaved.found)
+    save(run)  # after the row: a checkpoint says how far the loggers' files go
     if run.stopping.obeys_signal():  # before the validation and the schedulers: a resume from here does both
-        run.announce_signal()
+        announce_signal(run)
         return True
     if run.evaluation.is_due(at_stop=run.stopping.fulfils_request()):
         validate(run)
         if run.stopping.obeys_signal():
-            run.announce_signal()
+            announce_signal(run)
             return True
     run.training.schedulers.watch()  # after the validation, which logs what they watch
     if not resumed:  # after a resume train_epoch does, when it has made the plan
         run.look_ahead()
     return run.stopping.ends_epoch()
+
+
+def announce_signal(run: Run) -> None:
+    """Have the hooks hear of a signal that ends the run, once, and save what resumes it."""
+    if run.stopping.announces_signal():
+        run.call("on_interrupt", phase="on_interrupt")
+        save(run)
 
 
 def end_of_data(run: Run) -> None:
@@ -80,7 +92,7 @@ def end_of_data(run: Run) -> None:
     if position.batch == 0 and not position.exhausted:
         again = " A generator is spent after one epoch: pass a list or a DataLoader." if position.epoch else ""
         raise DataError(f"The training loader gave no batch in epoch {position.epoch}.{again}", code="LT404")
-    run.data.exhaust()
+    position.exhausted = True
     run.training.finish_window()
     # once more: a window's last step was taken just now, or a loader without a length was not known to end here
     if not run.stopping.reason:
@@ -95,21 +107,21 @@ def validate(run: Run) -> None:
     if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):
         run.module.on_validation_model_zero_grad()
     run.saves.hear()  # now, as callbacks decide in the validation's hooks which files to keep
-    run.enter_phase("validate")
+    run.phase = "validate"
     with nullcontext() if run.position.batch else preserve_generators():  # it alters no number
         evaluate(run, "validate")
-    run.enter_phase("train")
-    if run.evaluation.cut_short:
+    run.phase = "train"
+    if run.evaluation.before is not None:  # cut short
         return  # the state that is saved is that before this validation; a resume repeats it
     run.evaluation.validated()
-    run.save()
+    save(run)
     run.data.start_clock()
 
 
 def leave_training(run: Run) -> None:
     """Note where the data stands, let go of what only training needs, and say where much time went to waiting."""
     serve_at_end(run)  # a signal that came when the epoch's last boundary was done
-    run.enter_phase("")
+    run.phase = ""
     run.data.leave()
     if not (run.stopping.requested or run.stopping.leaving):
         run.evaluation.warn_if_none(at_end=True)
@@ -126,8 +138,8 @@ def serve_at_end(run: Run) -> None:
     The hooks that follow find complete what was saved until here.
     """
     run.stopping.agree_on_signal()
-    run.announce_signal()
-    run.save()
+    announce_signal(run)
+    save(run)
     run.saves.confirm()
 
 
@@ -158,5 +170,5 @@ def after_epoch(run: Run) -> None:
         position.next_epoch(run.data.samples)
     if run.compile_report is not None:
         run.compile_report.say(run.trainer.print)
-    run.enter_phase("")
-    run.save()
+    run.phase = ""
+    save(run)

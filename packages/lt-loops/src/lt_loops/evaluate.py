@@ -53,8 +53,8 @@ def run_evaluate(run: Run) -> RunResult:
     """
     with Session(run):
         set_up(run)
-        run.enter_phase(run.stage)
-        run.keep_outputs(evaluate(run, run.stage))
+        run.phase = run.stage
+        run.outputs = evaluate(run, run.stage)
         run.finish()
     return run.result()
 
@@ -72,7 +72,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         return []
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
     if repeats:
-        run.evaluation.begins()
+        run.evaluation.begin()
     done = run.evaluation.batches_before(feeds) if repeats else 0
     with (
         sums_reset(run.recorder, group),
@@ -96,7 +96,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         results = [_numbers(part) for part in recorder.by_loader(group)]
         run.call(f"on_{word}_end", phase=f"on_{word}_end")
     if repeats and complete:
-        run.evaluation.ends()
+        run.evaluation.before = None
     return results
 
 
@@ -109,17 +109,17 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
     on_host = run.strategy.device.type == "cpu"
     with Session(run):
         set_up(run)
-        run.enter_phase("predict")
+        run.phase = "predict"
         collected: list[list[Any]] = [[] for _ in run.evaluation.feeds("predict")]
         if return_predictions:  # hooks may look at what there is
-            run.keep_outputs(collected[0] if len(collected) == 1 else collected)
+            run.outputs = collected[0] if len(collected) == 1 else collected
         with gradients_off(run.job, run.strategy, nested=run.is_inside_another):
             for loader_idx, output in predictions(run):
                 if return_predictions:
                     collected[loader_idx].append(output if on_host else move_to_device(output, "cpu"))
         if return_predictions and run.strategy.world_size > 1 and run.job.settings.use_distributed_sampler:
             collected = _in_order(run.strategy, run.evaluation.feeds("predict"), collected)
-            run.keep_outputs(collected[0] if len(collected) == 1 else collected)
+            run.outputs = collected[0] if len(collected) == 1 else collected
         elif run.strategy.world_size > 1:
             run.strategy.barrier("predict_end")  # what the ranks' writers wrote is there when predict returns
         run.finish()
@@ -130,7 +130,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
     """Yield the outputs batch by batch, so that memory stays bounded; on this rank."""
     with Session(run):
         set_up(run)
-        run.enter_phase("predict")
+        run.phase = "predict"
         outputs = predictions(run)
         try:
             while True:
@@ -142,7 +142,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
                 yield found[1]
         except GeneratorExit:  # the caller has seen enough: no error
             outputs.close()
-        run.end("finished" if not run.stopping.reason else "interrupted")
+        run.status = "finished" if not run.stopping.reason else "interrupted"
 
 
 def predictions(run: Run, limit: int | None = None) -> Generator[tuple[int, Any]]:

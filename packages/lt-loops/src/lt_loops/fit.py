@@ -98,7 +98,7 @@ def run_fit(run: Run) -> RunResult:
         run.call("on_fit_end", phase="on_fit_end")
         serve_at_end(run)
         run.finish()
-        run.keep_outputs((run.history, run.saves.newest))
+        run.outputs = run.history, run.saves.newest
         run.say(lambda: announcements.end(run.position, run.stopping.reason))
         run.say(run.log.unsent)
     return run.result()
@@ -133,7 +133,7 @@ def train_epoch(run: Run) -> None:
         for batch in batches:
             index = position.batch
             recorder.batch = batch
-            if starts and skips_epoch(starts, batch, index, run.data, training):
+            if starts and skips_epoch(starts, batch, index, position, training):
                 finished = True
                 break
             if uneven:
@@ -205,11 +205,11 @@ def _sanity_check(run: Run) -> None:
     limit = 0 if run.job.settings.validate_at_start else run.job.settings.num_sanity_val_steps
     if not run.evaluation.validates or limit == 0 or run.origin.saved is not None or run.position.step:
         return
-    run.enter_phase("sanity_check")
+    run.phase = "sanity_check"
     run.call("on_sanity_check_start", phase="on_sanity_check_start")
     with preserve_generators():
         evaluate(run, "validate", limit=None if limit == -1 else limit)
     check_monitors(run.recorder.callback_metrics(), run.callbacks, run.training.schedulers.configs)
     run.recorder.forget_values()
     run.call("on_sanity_check_end", phase="on_sanity_check_end")
-    run.enter_phase("")
+    run.phase = ""

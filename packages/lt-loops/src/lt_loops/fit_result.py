@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from lt_core import plugins
 from lt_core.errors import ConfigError
 from lt_core.trainer import TrainerAPI
-from lt_loops.run.frame import Run
 from lt_loops.run.history import History
 
 if TYPE_CHECKING:
@@ -48,8 +47,8 @@ class FitResult:
     seconds: float
 
     @classmethod
-    def of(cls, trainer: TrainerAPI, run: Run, history: History, last_checkpoint: str) -> FitResult:
-        """Return what ``run`` left, the last one of ``trainer``."""
+    def of(cls, trainer: TrainerAPI, status: str, history: History, last_checkpoint: str) -> FitResult:
+        """Return what the last fit of ``trainer`` left."""
         callback = next((callback for callback in trainer.callbacks if callback.role == "checkpoint"), None)
         score = getattr(callback, "best_model_score", None)
         return cls(
@@ -58,13 +57,13 @@ class FitResult:
             best_checkpoint=getattr(callback, "best_model_path", "") or None,
             best_score=None if score is None else float(score),
             last_checkpoint=last_checkpoint or None,
-            status=run.status,
-            stop_reason=run.stopping.reason,
-            epochs=run.position.epoch,
-            steps=run.position.step,
+            status=status,
+            stop_reason=trainer.stop_reason,
+            epochs=trainer.current_epoch,
+            steps=trainer.global_step,
             samples=trainer.global_samples,
             tokens=trainer.global_tokens,
-            seconds=run.position.seconds,
+            seconds=trainer.elapsed("seconds"),
         )
 
     def __repr__(self) -> str:

@@ -13,18 +13,21 @@ from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.data_setup import prepare
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, warn
+from lt_core.files.checkpoint_header import Header
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
+from lt_core.seed import capture_generators
 from lt_core.strategy import Strategy
-from lt_core.terminal import waiting
+from lt_core.terminal import short_path, waiting
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import WRITERS, agreed_choice
 from lt_loops.checkpoint.reading import place_of_others, read_checkpoint
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.report import announcements
+from lt_loops.run.checkpoint import restore
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.run.lock import RunLock
@@ -39,76 +42,104 @@ from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_leng
 from lt_loops.setup.signatures import BoundHook, adapted
 from lt_loops.setup.steps import asked_steps
 from lt_loops.setup.typos import warn_of_typos
-from lt_loops.state.origin import Origin
-from lt_loops.state.owner import Restore, Saved
+from lt_loops.state.origin import Origin, Saved
 
 
 def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore module and callbacks."""
-    job, says = run.job, run.speaks
+    job, origin, says, fits = run.job, run.origin, run.speaks, run.stage == "fit"
     run.use_callbacks(_with_those_of(run.module, run.callbacks))
     run.attach()
     # mistakes come first: preparing the data may take hours
-    steps = [step for _, step in asked_steps(job.settings, job.limits, run.strategy)] if run.stage == "fit" else []
+    steps = [step for _, step in asked_steps(job.settings, job.limits, run.strategy)] if fits else []
     check_steps(run.stage, run.module, job.loaders, job.limits, steps)
     check_signatures(run.trainer, *run.hooks.called, job.datamodule)
     warn_of_typos(run.module, job.datamodule, run.callbacks)
-    run.origin.agreed(*agreed_choice(run.trainer, run.origin.path, run.origin.header, run.stage))
-    if run.stage == "fit" and run.evaluation.validates:
+    origin.path, origin.header = agreed_choice(run.trainer, origin.path, origin.header, run.stage)
+    if fits and run.evaluation.validates:
         _check_given_loaders(run.module, job.loaders.given.get("validate"))
     compiles = run.compile_report is not None
     run.say(lambda: announcements.place(run.strategy, run.precision, job.settings.num_nodes, compiles=compiles))
     run.recorder.enter("prepare_data")
     _prepare_data((job.datamodule, run.module), run.strategy, job.settings.prepare_data_per_node, says=says)
-    io = job.parts.checkpoint_io
-    found = read_checkpoint(run.origin, run.strategy, io, resumes=run.stage == "fit", says=says, say=run.trainer.print)
-    if found is not None and run.stage != "fit" and not run.position.step:
-        run.log.stand_at(found.step, found.epoch)
-    if run.stage == "fit":
-        run.callback_states.begin_fit(run.origin.header.run, resumes=run.origin.saved is not None)
-    claim = partial(_claim, run.lock, run.origin, run.strategy, run.loggers, run.callbacks)
-    writes = run.stage == "fit" and not job.settings.fast_dev_run
+    if (path := origin.path) is not None:
+        io, trusted = job.parts.checkpoint_io, job.trusted
+        origin.saved = read_checkpoint(path, run.strategy, io, trusted=trusted, resumes=fits, says=says)
+        found = Header.of(origin.saved.tree)
+        origin.header = origin.header.resumed(found)
+        what = "weights" if found is None else f"epoch {found.epoch}, step {found.step}, run {found.run or 'unknown'}"
+        run.trainer.print(f"Loaded {short_path(path)}: {what}.")
+        if found is not None and not fits and not run.position.step:
+            run.log.file_at = found.step, found.epoch
+    if fits:
+        run.callback_states.begin_fit(origin.header.run, resumes=origin.saved is not None)
+    claim = partial(_claim, run.lock, origin, run.strategy, run.loggers, run.callbacks)
+    writes = fits and not job.settings.fast_dev_run
     if writes:  # before a logger goes on with the files of the run
         claim()
-    if run.stage == "fit":
-        run.log.begin_fit(run.origin.header.run)
-    _name_the_run(run.loggers, run.strategy, run.log, run.origin.saved)
+    if fits:
+        run.log.begin_fit(origin.header.run)
+    _name_the_run(run.loggers, run.strategy, run.log, origin.saved)
     if job.profiler is not None:  # now that the loggers know where they write
         job.profiler.start(run.stage, run.trainer.log_dir)
-    run.restore(Restore.SETUP)
+    restore(run, "before setup")
     # what a file holds is loaded below; inside another run its optimizers hold these parameters
-    keeps = run.is_inside_another or (run.origin.saved is None and (run.stage != "fit" or run.continues))
-    whole, says = run.strategy.capabilities.sharded_parameters, run.origin.saved is None and run.strategy.rank == 0
-    with layers_made(run.module, keeps=keeps, whole=whole, says=says):
-        _call_setup(run)
+    keeps = run.is_inside_another or (origin.saved is None and (not fits or run.continues))
+    whole, warns = run.strategy.capabilities.sharded_parameters, origin.saved is None and run.strategy.rank == 0
+    with layers_made(run.module, keeps=keeps, whole=whole, says=warns):
+        run.recorder.enter("setup")
+        called: list[tuple[Any, bool]] = [(cb, True) for cb in run.callbacks]
+        for source, is_callback in [(job.datamodule, False), *called, (run.module, False)]:
+            if is_callback:
+                adapted(BoundHook(source.setup, run.trainer, job.given), "setup")(run.fn)
+            elif source is not None and is_overridden(source, "setup", DataSource):
+                waits = waiting(f"{type(source).__name__}.setup({run.stage!r})", says=says)
+                with waits, run.loaders.setting_up(source, run.strategy):
+                    adapted(source.setup, "setup")(run.fn)
+        if is_overridden(run.module, "configure_model", LightningModule):
+            with run.strategy.init_context(), run.precision.init_context():
+                run.module.configure_model()
+            run.attach()  # modules that it made log into this run too
     if writes:  # once more, in the folders that are known now
         claim()
     if not job.settings.fast_dev_run:
         run.say(lambda: announcements.folders(run.loggers, run.callbacks))
-    run.restore(Restore.MODULE)  # all layers are there
-    run.restore(Restore.DATA)  # before the user is asked for loaders, who may look at the epoch
+    restore(run, "when all layers are made")
     maker = _optimizer_maker(run.stage, run.module, run.training, run.recorder)
-    placed = run.strategy.setup(run.module, maker, run.precision)
+    model, optimizers = run.strategy.setup(run.module, maker, run.precision)
     run.strategy.supervisor.ready()
-    run.placed(*placed)
-    if run.stage == "fit":
+    run.weights.placed(model)
+    run.training.optimization.optimizers = optimizers
+    if fits:
         run.module._note_weights()
-    run.restore(Restore.CALLBACKS)
+    restore(run, "before on_fit_start")
     if run.stage in ("validate", "test") and not run.position.step:  # else the fit before it has sent them
         _send_hparams(run.job, run.log)
 
 
 def set_up_training(run: Run) -> None:
     """Make ready for the first step: ask for the training loader, and restore the optimizers and the place in it."""
-    run.data.ensure()
+    limits, position, saved = run.job.limits, run.position, run.origin.saved
+    feed, optimizers = run.data.ensure(), len(run.training.optimizers)
     if run.module.automatic_optimization:
-        _check_schedules(run.training.schedulers.configs, run.job.limits, run.agenda.num_batches)
-    _warn_of_step_counts(len(run.training.optimizers), run.job.limits.max_steps)
-    _warn_of_clipping(run.module, run.job.limits)
+        _check_schedules(run.training.schedulers.configs, limits, run.agenda.num_batches)
+    _warn_of_step_counts(optimizers, limits.max_steps)
+    _warn_of_clipping(run.module, limits)
     run.evaluation.check_interval()
-    _restore_place(run)
-    if run.origin.saved is None:  # a run that resumes goes on with its files, in which they stand
+    restore(run, "after on_fit_start")
+    if saved is None:  # a run that resumes goes on with its files, in which they stand
         _send_hparams(run.job, run.log)
+    elif saved.shared:
+        restore(run, "at last")
+        if limits.global_batch_size is not None:
+            run.training.recount(saved, limits.window_of(position.epoch))
+        elif run.strategy.rank == 0 and not run.strategy.capabilities.owns_accumulation:
+            _warn_of_other_steps(saved, limits.window_of(position.epoch), run.data.batch_size)
+    else:
+        place = place_of_others(saved, optimizers=optimizers, batches=run.data.length, window=limits.window_of)
+        position.epoch, position.batch, position.step = place
+        if position.batch:
+            feed.load_state_dict({"epoch": position.epoch, "batches": position.batch, "before": capture_generators()})
     run.log.each(lambda logger: logger.log_graph(run.module))
     run.log.each(lambda logger: logger.save())
 
@@ -117,27 +148,6 @@ def _send_hparams(job: Job, log: Log) -> None:
     params = logged_hparams(job.module, job.datamodule)
     if params and job.settings.enable_autolog_hparams:
         log.each(lambda logger: logger.log_hyperparams(params))
-
-
-def _restore_place(run: Run) -> None:
-    """Restore what is left: optimizers, schedulers, sums, place in the data, generators."""
-    saved, limits = run.origin.saved, run.job.limits
-    if saved is None:
-        return
-    run.restore(Restore.OPTIMIZERS)
-    if saved.shared:
-        run.restore(Restore.PLACE)
-        if limits.global_batch_size is not None:
-            run.training.recount(saved, limits.window_of(run.position.epoch))
-        elif run.strategy.rank == 0 and not run.strategy.capabilities.owns_accumulation:
-            _warn_of_other_steps(saved, limits.window_of(run.position.epoch), run.data.batch_size)
-        return
-
-    place = place_of_others(
-        saved, optimizers=len(run.training.optimizers), batches=run.data.length, window=limits.window_of
-    )
-    run.origin.go_on_at(place)
-    run.restore(Restore.PLACE_OF_OTHERS)
 
 
 def _warn_of_other_steps(saved: Saved, window: int, size: int | None) -> None:
@@ -279,27 +289,9 @@ def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> di
     return params
 
 
-def _call_setup(run: Run) -> None:
-    def set_up_source(source: DataSource | None) -> None:
-        if source is not None and is_overridden(source, "setup", DataSource):
-            says = waiting(f"{type(source).__name__}.setup({run.stage!r})", says=run.speaks)
-            with says, run.job.loaders.setting_up(source, run.strategy):
-                adapted(source.setup, "setup")(run.fn)
-
-    run.recorder.enter("setup")
-    set_up_source(run.job.datamodule)
-    for callback in run.callbacks:
-        adapted(BoundHook(callback.setup, run.trainer, run.job.given), "setup")(run.fn)
-    set_up_source(run.module)
-    if is_overridden(run.module, "configure_model", LightningModule):
-        with run.strategy.init_context(), run.precision.init_context():
-            run.module.configure_model()
-        run.attach()  # modules that it made log into this run too
-
-
 def _optimizer_maker(stage: str, module: LightningModule, training: Training, recorder: RunRecorder) -> Any:
     # there are some already in a fit that continues another
-    replaced = {*map(id, foreign_parameters(training.optimizers, module))} - training.made.foreign
+    replaced = {*map(id, foreign_parameters(training.optimizers, module))} - training.optimization.foreign
     if stage == "fit" and replaced:
         warn(
             f"Layers of {type(module).__name__} were replaced since the fit that this one continues: "

@@ -85,7 +85,7 @@ class Session:
         run = self.run
         self.failed = error
         if error is not None:
-            run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+            run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             _explain(run.losses, run.module, run.training.optimizers, error)
             if isinstance(error, torch.OutOfMemoryError):
                 self._try(partial(_note_holders, error, run.module, run.training.optimizers, run.strategy.device))
@@ -122,7 +122,7 @@ class Session:
         self.run.stopping.close()
         self.run.lock.release()
         self.signals.restore()
-        self.run.enter_phase("")
+        self.run.phase = ""
         self._try(partial(self.run.recorder.put_aside, continues=self.failed is None))  # metrics are the user's code
         self.run.detach()
         self.lent.close()
@@ -159,7 +159,7 @@ class Session:
         except BaseException as error:
             if self.failed is None:
                 self.failed = error
-                self.run.end("failed")
+                self.run.status = "failed"
             elif error is not self.failed:
                 warn(
                     f"While a run ended with {type(self.failed).__name__}, {type(error).__name__} was raised too: "

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -34,6 +35,7 @@ from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
 from lt_loops.fit import run_fit
 from lt_loops.fit_result import FitResult
 from lt_loops.report.results import format_results
+from lt_loops.run.checkpoint import capture
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.run.saves import SaveRequest
@@ -241,7 +243,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             self._fitted = None  # a fit that fails leaves nothing to continue
             result = self.strategy.launch(run_fit, run)
             self._finish(run, result)
-        return FitResult.of(self, run, *result.outputs)
+        return FitResult.of(self, run.status, *result.outputs)
 
     def validate(
         self,
@@ -399,6 +401,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             module=before_run(self, module, (), checks=False)[0],
             given=module,
             loaders=Loaders.of_call(stage, module, datamodule, given),
+            profiler=self.active_profiler,
             settings=self.settings,
             limits=self._limits,
             parts=self._parts,
@@ -408,14 +411,14 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             compile_options=compiled if self.settings.compile is None else self.settings.compile,
             policy=self.policy,
         )
-        return Run(job, self._shows, last=self._fitted if continues else None)
+        return Run(job, partial(setattr, self, "_run"), last=self._fitted if continues else None)
 
     def _finish(self, run: Run, result: RunResult) -> None:
         """Take over what a run left, say how to look at it, end the script where a signal asked for it."""
         self._run = run
         if self.strategy.capabilities.returns_results:
             take_over(run, result)
-        run.end(result.status)
+        run.status = result.status
         if run.stage == "fit":
             self._fitted = run
             if self.settings.enable_progress_bar is not False:
@@ -507,7 +510,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             )
             contents = contents._replace(weights_only=True)
         to_loggers = run.log.each if run.is_live else None
-        failed = run.saves.save_now(path, contents, run.capture, storage_options, to_loggers, mark)
+        failed = run.saves.save_now(path, contents, partial(capture, run), storage_options, to_loggers, mark)
         if failed is not None and run.status == "running":  # where it ends by an exception, the file is what counts
             raise failed
 
@@ -621,7 +624,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if self._run is None:
             return
         if self._run.stage == "fit":
-            self._run.data.outdate()
+            self._run.data.outdated = True
         else:
             self._run.evaluation.reload(self._run.stage)
 
@@ -647,10 +650,6 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         return stack
 
     # ---- for the loops -----------------------------------------------------------------------------------------------
-
-    def _shows(self, run: Run) -> None:
-        """Have what users read be of ``run`` from here on; a run calls this when it begins."""
-        self._run = run
 
     @property
     def active_profiler(self) -> Profiler | None:

@@ -114,7 +114,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
                 feed.close()
             inner.data.close()
             inner.detach()
-            outer.show()
+            outer.set_current_run(outer)
 
 
 def _measure(run: Run, losses: _Losses, max_steps: int) -> Trial:
@@ -129,7 +129,7 @@ def _measure(run: Run, losses: _Losses, max_steps: int) -> Trial:
                 break
             run.position.next_epoch(0)
     else:
-        run.enter_phase(run.stage)
+        run.phase = run.stage
         if run.stage == "predict":
             with gradients_off(run.job, run.strategy, nested=True):
                 deque(predictions(run, max_steps), 0)

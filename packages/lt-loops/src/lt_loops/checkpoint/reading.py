@@ -1,7 +1,4 @@
-"""A checkpoint that a run starts from: read, and refused where nothing can resume from it.
-
-Who takes back what, and when, say the owners (:class:`~lt_loops.state.owner.Restore`).
-"""
+"""A checkpoint that a run starts from: read, and refused where nothing can resume from it."""
 
 from __future__ import annotations
 
@@ -12,31 +9,28 @@ from typing import Any
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
-from lt_core.files.checkpoint_header import Header, warn_of_newer
+from lt_core.files.checkpoint_header import warn_of_newer
 from lt_core.files.typed_data import with_types
 from lt_core.strategy import Strategy
 from lt_core.terminal import short_path, waiting
 from lt_loops.former_names import understood_by
-from lt_loops.state.gaps import listed
-from lt_loops.state.origin import Origin
-from lt_loops.state.owner import Saved
+from lt_loops.state.origin import Saved
 from lt_loops.state.position import Position
+from lt_loops.state.unsaved import listed
 
 
 def read_checkpoint(
-    origin: Origin, strategy: Strategy, io: CheckpointIO, *, resumes: bool, says: bool, say: Callable[[str], None]
-) -> Header | None:
-    """Read the checkpoint that a run was asked for, before anything is set up that depends on it; return what it says
-    of itself.
+    path: str, strategy: Strategy, io: CheckpointIO, *, trusted: bool, resumes: bool, says: bool
+) -> Saved:
+    """Read the checkpoint that a run was asked for, before anything is set up that depends on it.
 
-    ``resumes``: a fit goes on from it; ``says``: this process says that it waits; ``say`` prints a line, on rank 0.
+    ``trusted``: it may run code as it is read; ``resumes``: a fit goes on from it; ``says``: this process says that it
+    waits.
     """
-    path = origin.path
-    if path is None:
-        return None
     with waiting(f"the checkpoint {short_path(path)}", says=says):
-        tree = with_types(strategy.load_checkpoint(io, path, trusted=origin.trusted))
-    if strategy.rank == 0:
+        tree = with_types(strategy.load_checkpoint(io, path, trusted=trusted))
+    rank = strategy.rank
+    if rank == 0:
         warn_of_newer(tree, path)
     if not isinstance(tree.get("state_dict"), dict):
         raise CheckpointError(
@@ -45,31 +39,27 @@ def read_checkpoint(
             code="LT601",
         )
     parts = strategy.gather_objects(tuple(strategy.data_shard))
-    saved = Saved(tree, path, resumes, strategy.rank, parts)
     if resumes:
-        check_resumable(saved)
-    found = origin.read(saved)
-    where = f"epoch {found.epoch}, step {found.step}, run {found.run or 'unknown'}" if found is not None else "weights"
-    say(f"Loaded {short_path(path)}: {where}.")
-    return found
+        _check_resumable(tree, path, rank)
+    return Saved.of(tree, path, resumes=resumes, rank=rank, parts=parts)
 
 
-def check_resumable(saved: Saved) -> None:
+def _check_resumable(tree: dict[str, Any], path: str, rank: int) -> None:
     """Refuse a file of weights alone; say what the file was written without, and what therefore begins anew."""
-    if "optimizer_states" not in saved.tree:
+    if "optimizer_states" not in tree:
         raise CheckpointError(
-            f"{saved.path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
+            f"{path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
             "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
-    if "lt" in saved.tree and (fault := next(_faults(saved.tree["lt"]), None)):
+    if "lt" in tree and (fault := next(_faults(tree["lt"]), None)):
         raise CheckpointError(
-            f"{saved.path}: {fault}. The file is not as lt wrote it: resume from another one, or for a warm start load "
+            f"{path}: {fault}. The file is not as lt wrote it: resume from another one, or for a warm start load "
             "it by load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
-    if saved.rank == 0 and (gaps := saved.tree.get("gaps")):
-        warn(f"{saved.path} was saved without {listed(gaps)}. That begins anew.", code="LT607")
+    if rank == 0 and (gaps := tree.get("gaps")):
+        warn(f"{path} was saved without {listed(gaps)}. That begins anew.", code="LT607")
 
 
 def _faults(lt: Any) -> Iterator[str]:

@@ -31,16 +31,9 @@ class Agenda:
         """Have the loop check after this batch; may be called from another thread, or a signal's handler."""
         self.asked = True
 
-    def clear_request(self) -> None:
-        """The loop stands at a boundary and does what is due: later requests are for the next one."""
-        self.asked = False
-
     def set_next(self, due: float) -> None:
         """Have the loop run on to the batch ``due``, or to the end of the data."""
         self.due = int(min(due, self.num_batches, NEVER))
-
-    def count(self, num_batches: int | float) -> None:
-        self.num_batches = num_batches
 
     def step_by(self, window: int, most_steps: int | None = 1) -> None:
         """Count on a step in each ``window`` of batches, or on several; None for no one knows how many."""
@@ -53,7 +46,7 @@ class Agenda:
         return position.batch + windows * self.window - position.micro
 
     def batch_of_next(self, every: int) -> int:
-        """Return the same for the next optimizer step that ``every`` divides."""
+        """Like :meth:`batch_of_step`, for the next multiple of ``every``."""
         return self.batch_of_step((self.position.step // every + 1) * every)
 
     def window_at(self, index: int, window: int) -> int | float:

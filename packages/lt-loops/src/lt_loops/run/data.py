@@ -8,11 +8,11 @@ from itertools import islice
 from typing import Any
 
 from lt_core.data import Feed
-from lt_core.seed import capture_generators, restore_generators
-from lt_loops.arguments.limits import Limits, limited
-from lt_loops.run.agenda import Agenda
+from lt_core.seed import restore_generators
+from lt_loops.arguments.limits import limited
+from lt_loops.run.job import Context, Owner
 from lt_loops.setup.feeds import Feeds, samples_of_batch
-from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.origin import Saved
 
 
 class TrainingData(Owner):
@@ -20,19 +20,20 @@ class TrainingData(Owner):
 
     Attributes:
         feed: None before anybody wants its length, and outside of ``fit``.
-        outdated: the loaders are to be asked for again before the next epoch.
+        outdated: the loaders are to be asked for again before the next epoch; until then the present feed is read.
+        samples_elsewhere: samples of the epoch in hand that processes consumed which have ended.
     """
 
-    def __init__(self, agenda: Agenda, limits: Limits, feeds: Feeds, overfit: int | float) -> None:
-        """Begin without a feed; ``overfit`` is the limit that comes before that of ``limits``, 0 for none."""
-        self._agenda, self._limits, self._feeds, self._overfit = agenda, limits, feeds, overfit
+    def __init__(self, context: Context, feeds: Feeds) -> None:
+        super().__init__(context)
+        self._feeds = feeds
         self.feed: Feed | None = None
         self._batches: Iterator[Any] | None = None
         self._place: dict[str, Any] | None = None  # where a feed that is not read yet goes on
         self._generators: dict[str, Any] | None = None  # to be put back right before the iterator is made
         self._clock: float | None = None  # when the present stretch of training began
         self._begun = 0.0  # when training would have begun in this process alone
-        self._elsewhere = 0
+        self.samples_elsewhere = 0
         self.outdated = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -52,13 +53,9 @@ class TrainingData(Owner):
             self._limits.accumulate_grad_batches = self._feeds.batches_per_step(samples)
         return self.feed
 
-    def outdate(self) -> None:
-        """Have another feed made before the next epoch: what is being read, or counted, is read to its end."""
-        self.outdated = True
-
     def drop_outdated(self) -> None:
         """Let go of the feed where the loaders are to be asked for again before the epoch that begins."""
-        if self.feed is None or self._agenda.position.batch:
+        if self.feed is None or self._position.batch:
             return
         if self.outdated or self._feeds.are_outdated("train"):
             self.feed.close()
@@ -69,9 +66,12 @@ class TrainingData(Owner):
     def count_batches(self) -> None:
         """Work out how many training batches this epoch has; a loader may have grown since the last one."""
         assert self.feed is not None
-        limit = self._overfit or self._limits.limit_train_batches
-        name = "overfit_batches" if self._overfit else "limit_train_batches"
-        self._agenda.count(limited(self.feed.num_batches, limit, name))
+        overfit = self._settings.overfit_batches
+        limit, name = (
+            overfit or self._limits.limit_train_batches,
+            "overfit_batches" if overfit else "limit_train_batches",
+        )
+        self._agenda.num_batches = limited(self.feed.num_batches, limit, name)
 
     @property
     def length(self) -> int | None:
@@ -86,16 +86,12 @@ class TrainingData(Owner):
     @property
     def samples(self) -> int:
         """Samples of this epoch that all ranks consumed; 0 where the size of batches is unknown."""
-        return (None if self.feed is None else self.feed.samples) or self._elsewhere
-
-    def ended_elsewhere(self, samples: int) -> None:
-        """Note how many samples of the epoch in hand were consumed in processes that have ended."""
-        self._elsewhere = samples
+        return (None if self.feed is None else self.feed.samples) or self.samples_elsewhere
 
     @property
     def global_samples(self) -> int:
         """Training samples that all ranks consumed in all epochs; 0 where the size of batches is unknown."""
-        position = self._agenda.position
+        position = self._position
         return position.samples + (self.samples if position.batch else 0)
 
     # ---- reading it --------------------------------------------------------------------------------------------------
@@ -106,7 +102,7 @@ class TrainingData(Owner):
         Making it may draw random numbers, and so may those hooks; lt makes it after them, as in a loop written by hand
         set-up code comes before ``iter(loader)``.
         """
-        position = self._agenda.position
+        position = self._position
         if not (position.epoch or position.batch):
             self.drop_outdated()
             self.ensure()
@@ -114,7 +110,7 @@ class TrainingData(Owner):
 
     def open(self) -> None:
         """Make the iterator over what is left of this epoch."""
-        feed, position = self.feed, self._agenda.position
+        feed, position = self.feed, self._position
         assert feed is not None
         feed.set_epoch(position.epoch)
         self.count_batches()
@@ -141,14 +137,11 @@ class TrainingData(Owner):
         """Whether an iterator over the loaders is in use."""
         return self._batches is not None
 
-    def exhaust(self) -> None:
-        self._agenda.position.exhausted = True
-
     def pause(self) -> None:
         """Stop the clock; the iterator of an epoch that was left early stays, for a checkpoint."""
         self.stop_clock()
-        self._agenda.position.exhausted = self._agenda.at_end()
-        if self._agenda.at_end():
+        self._position.exhausted = self._agenda.at_end()
+        if self._position.exhausted:
             self._batches = None
 
     def leave(self) -> None:
@@ -167,26 +160,23 @@ class TrainingData(Owner):
     def start_clock(self) -> None:
         """Have seconds count as training from here on."""
         self._clock = time.perf_counter()
-        self._begun = self._begun or self._clock - self._agenda.position.passed
+        self._begun = self._begun or self._clock - self._position.passed
 
     def stop_clock(self) -> None:
-        self._agenda.position.seconds, self._clock = self.seconds, None
-        self._note_passed()
+        self._position.seconds, self._clock = self.seconds, None
+        if self._begun:
+            self._position.passed = time.perf_counter() - self._begun
 
     def note_seconds(self) -> None:
         """Have the position say how much there is: it is saved here."""
-        self._note_passed()
-        if self._clock is not None:
-            self.stop_clock()
+        runs = self._clock is not None
+        self.stop_clock()
+        if runs:
             self.start_clock()
-
-    def _note_passed(self) -> None:
-        if self._begun:
-            self._agenda.position.passed = time.perf_counter() - self._begun
 
     @property
     def seconds(self) -> float:
-        return self._agenda.position.seconds + (0.0 if self._clock is None else time.perf_counter() - self._clock)
+        return self._position.seconds + (0.0 if self._clock is None else time.perf_counter() - self._clock)
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
@@ -195,33 +185,25 @@ class TrainingData(Owner):
 
         In the middle of a batch, as when an error ends the run, it is the place before that batch: it is not done.
         """
-        feed, position = self.feed, self._agenda.position
+        feed, position = self.feed, self._position
         if self._place is not None or feed is None:
             return self._place
         in_hand = not position.exhausted and feed.batches_done == position.batch + 1
         return feed.state_before() if in_hand else feed.state_dict()
 
-    def rank_state(self) -> dict[str, Any]:
-        return {"feed": self.place(), "batch_size": self.batch_size}
-
-    def restore(self, stage: Restore, saved: Saved) -> None:
+    def load_place(self, saved: Saved) -> None:
         """Go on where a rank stood, in batches of their present size; generators stay where data is cut otherwise."""
-        if stage is Restore.PLACE:
-            place = saved.mine["feed"]
-            if place is not None and self.feed is not None:
-                self.feed.load_state_dict(place)
-                self._place = place
-                if not self._agenda.position.exhausted:
-                    self._agenda.position.stand_at(self.feed.batches_done)
-            state = saved.mine if saved.same_ranks else saved.in_my_part
-            if state is not None:
-                self._generators = state["generators"]
-        elif stage is Restore.PLACE_OF_OTHERS and saved.place is not None:
-            epoch, batch, _ = saved.place
-            if self.feed is not None and batch:
-                self.feed.load_state_dict({"epoch": epoch, "batches": batch, "before": capture_generators()})
+        place = saved.own["feed"]
+        if place is not None and self.feed is not None:
+            self.feed.load_state_dict(place)
+            self._place = place
+            if not self._position.exhausted:
+                self._position.stand_at(self.feed.batches_done)
+        state = saved.own if saved.same_ranks else saved.same_shard
+        if state is not None:
+            self._generators = state["generators"]
 
-    def go_on_from(self, last: TrainingData) -> None:
+    def continue_from(self, last: TrainingData) -> None:
         self._place = last._place
 
     def put_generators_back(self) -> None:

@@ -12,29 +12,18 @@ from lt_core.errors import ConfigError, did_you_mean
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
-from lt_core.strategy import Strategy
-from lt_loops.arguments.limits import Limits
-from lt_loops.run.agenda import Agenda
 from lt_loops.run.data import TrainingData
+from lt_loops.run.job import Context, Owner
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.state.position import NEVER
 
 
-class Elapsed:
+class Elapsed(Owner):
     """How much of a fit is done; counts tokens where the module says how many a batch has."""
 
-    def __init__(
-        self,
-        agenda: Agenda,
-        data: TrainingData,
-        limits: Limits,
-        amount: Duration | None,
-        module: LightningModule,
-        strategy: Strategy,
-    ) -> None:
-        """Have counted nothing; ``limits`` may change while the run goes on; ``amount`` ends it too."""
-        self._agenda, self._data, self._limits, self._amount = agenda, data, limits, amount
-        self._module, self._strategy = module, strategy
+    def __init__(self, context: Context, data: TrainingData) -> None:
+        super().__init__(context)
+        self._data = data
         self._start: dict[Unit, float] = {}
         self._seen = (1 << 62, 0.0, math.inf)  # batches and samples at the last look, samples of a batch
 
@@ -43,7 +32,7 @@ class Elapsed:
         for unit in UNITS:
             with suppress(ConfigError):  # nothing counts it
                 self._start[unit] = self.elapsed(unit)
-        self._seen = self._agenda.position.batches, self._start.get("samples", 0.0), math.inf
+        self._seen = self._position.batches, self._start.get("samples", 0.0), math.inf
         if self._counts_tokens:
             hooks.call_first("on_train_batch_end", self._count_tokens)
 
@@ -51,7 +40,7 @@ class Elapsed:
         """See :meth:`~lt_loops.view.TrainerView.elapsed`, which users call."""
         if at_start and unit in self._start:
             return self._start[unit]
-        position = self._agenda.position
+        position = self._position
         if unit == "steps":
             return position.step
         if unit == "batches":
@@ -95,15 +84,15 @@ class Elapsed:
         """Return the batch of this epoch at which ``every`` can be due at the earliest."""
         if every.duration.unit != "seconds":
             return self.batch_of(every.duration.unit, every.next_due)
-        position = self._agenda.position
+        position = self._position
         return max(int(every.clock.asks_at) - position.total_batches, position.batch + self._agenda.group)
 
     def batch_of(self, unit: Unit, amount: float) -> int:
         """Return the next batch of this epoch at which ``amount`` can have elapsed at the earliest."""
-        return max(self._earliest(unit, amount), self._agenda.position.batch + 1)
+        return max(self._earliest(unit, amount), self._position.batch + 1)
 
     def _earliest(self, unit: Unit, amount: float) -> int:
-        agenda, position = self._agenda, self._agenda.position
+        agenda, position = self._agenda, self._position
         if unit == "steps":
             return agenda.batch_of_step(math.ceil(amount))
         if unit == "batches":
@@ -120,7 +109,7 @@ class Elapsed:
 
     def _pace(self) -> float:
         """Return the most samples that a batch had between two looks; ``inf`` before the second."""
-        (batch, samples, pace), here, now = self._seen, self._agenda.position.batches, self._samples()
+        (batch, samples, pace), here, now = self._seen, self._position.batches, self._samples()
         if here > batch:  # the largest so far: a look too early costs a little, one too late passes the multiple
             self._seen = here, now, max((now - samples) / (here - batch), 0.0 if pace == math.inf else pace) or pace
         return self._seen[2]
@@ -134,7 +123,7 @@ class Elapsed:
         stands_in = feed is not None and feed.uneven and feed.weight == 0.0
         own = 0 if stands_in else int(self._module.count_tokens(batch))
         alone = self._strategy.world_size == 1
-        self._agenda.position.tokens += own if alone else sum(self._strategy.gather_objects(own))
+        self._position.tokens += own if alone else sum(self._strategy.gather_objects(own))
 
     def _samples(self) -> float:
         feed = self._data.feed
@@ -151,7 +140,7 @@ class Elapsed:
         return self._data.global_samples
 
     def _part_of_epoch(self) -> float:
-        position, batches = self._agenda.position, self._agenda.num_batches
+        position, batches = self._position, self._agenda.num_batches
         if position.exhausted:
             return 1.0
         return position.batch / batches if batches else 0.0  # 0.0 where the length is unknown
@@ -169,7 +158,7 @@ class Elapsed:
 
     def ends(self) -> dict[Unit, float]:
         """Return the limits of the run that all ranks see alike."""
-        limits, amount = self._limits, self._amount
+        limits, amount = self._limits, self._settings.amount
         most: dict[Unit, float] = {"steps": limits.max_steps, "epochs": limits.max_epochs or -1}
         if amount is not None:
             most[amount.unit] = amount.amount

@@ -15,13 +15,10 @@ from lt_core.errors import ConfigError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
-from lt_loops.arguments.limits import Limits
-from lt_loops.run.agenda import Agenda
 from lt_loops.run.elapsed import Elapsed, counted_by
+from lt_loops.run.job import Context, Owner
 from lt_loops.setup.feeds import Feeds, eval_limits
-from lt_loops.setup.loaders import Loaders
-from lt_loops.state.gaps import Gaps
-from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.origin import Saved
 from lt_loops.state.position import NEVER
 
 
@@ -46,31 +43,21 @@ class PartialValidation(NamedTuple):
 class Evaluation(Owner):
     """Says when a validation is due, keeps the feeds, counts the batches that were logged.
 
-    While a validation inside ``fit`` runs, the state that counts is that of its start: a run that ends in it, and
+    While a validation inside ``fit`` runs, checkpoints hold the state from before it: a run that ends in it, and
     resumes, does it again; but for the batches that were done, where their sums are kept (:meth:`keep_partial`).
+
+    Attributes:
+        before: generators and steps at the begin of a validation inside ``fit`` that did not come to its end.
     """
 
-    def __init__(
-        self,
-        agenda: Agenda,
-        limits: Limits,
-        module: LightningModule,
-        loaders: Loaders,
-        feeds: Feeds,
-        elapsed: Elapsed,
-        *,
-        at_start: bool,
-    ) -> None:
-        """Begin without feeds; ``limits`` may change while the run goes on; ``at_start``: validate before training."""
-        self._at_start = at_start
-        self._elapsed = elapsed
+    def __init__(self, context: Context, feeds: Feeds, elapsed: Elapsed) -> None:
+        super().__init__(context)
+        self._feeds, self._elapsed = feeds, elapsed
         self._clock: AgreedTime | None = None  # since the last validation
         self._every: Every | tuple[str, int] | None = None  # of val_check_interval, or what it had counted
-        self._agenda, self._limits = agenda, limits
-        self._module, self._loaders, self._feeds = module, loaders, feeds
         self._made: dict[str, list[Feed]] = {}
         self._steps: dict[str, int] = {}
-        self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
+        self.before: tuple[dict[str, Any], dict[str, int]] | None = None
         self._partial: PartialValidation | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,7 +69,7 @@ class Evaluation(Owner):
         return (
             self._limits.limit_val_batches != 0
             and is_overridden(self._module, "validation_step", LightningModule)
-            and self._loaders.has("validate")
+            and self._job.loaders.has("validate")
         )
 
     def check_interval(self) -> None:
@@ -131,13 +118,13 @@ class Evaluation(Owner):
 
         ``at_stop``: training ends here because somebody wants it to; the metrics of that state are wanted.
         """
-        position, here = self._agenda.position, self._agenda.position.batch
+        position, here = self._position, self._position.batch
         # made at the boundary where the run begins, where all ranks stand, and one that resumes may validate
         self._clock = self._clock or AgreedTime(position.batches - 1)
         if position.validated == here or not self.validates:
             return False
         if not here:  # before the first batch, once
-            return self._at_start and not position.epoch
+            return self._settings.validate_at_start and not position.epoch
         if at_stop or not self._in_this_epoch():
             return self._in_this_epoch()
         interval = self._limits.val_check_interval
@@ -150,7 +137,7 @@ class Evaluation(Owner):
     def next_due(self) -> int:
         if not self.validates or not self._in_this_epoch():
             return NEVER
-        batch, every = self._agenda.position.batch, self._multiples
+        batch, every = self._position.batch, self._multiples
         if isinstance(self._limits.val_check_interval, timedelta):
             return batch + self._agenda.group
         return self._batch_after(batch) if every is None else self._elapsed.next_due(every)
@@ -160,7 +147,7 @@ class Evaluation(Owner):
         return (
             every is None
             or isinstance(self._limits.val_check_interval, Duration)
-            or (self._agenda.position.epoch + 1) % every == 0
+            or (self._position.epoch + 1) % every == 0
         )
 
     @property
@@ -174,7 +161,7 @@ class Evaluation(Owner):
 
     def _batch_after(self, batch: int) -> int:
         """Return the first one of this epoch after ``batch`` at which a count of batches has a validation."""
-        interval, batches, position = self._limits.val_check_interval, self._agenda.num_batches, self._agenda.position
+        interval, batches, position = self._limits.val_check_interval, self._agenda.num_batches, self._position
         if isinstance(interval, float):
             if interval == 1.0 or batches == math.inf:
                 return position.batch if self._agenda.at_end() else NEVER
@@ -210,14 +197,9 @@ class Evaluation(Owner):
     def open_feeds(self) -> list[Feed]:
         return [feed for feeds in self._made.values() for feed in feeds]
 
-    @property
-    def cut_short(self) -> bool:
-        """Whether the last validation inside ``fit`` did not come to its end, so that a resume repeats it."""
-        return self._before is not None
-
-    def begins(self) -> None:
-        """Note the state that counts until :meth:`ends`: a validation inside ``fit`` begins."""
-        self._before = capture_generators(), dict(self._steps)
+    def begin(self) -> None:
+        """Note the state of now, which checkpoints hold until a validation inside ``fit`` comes to its end."""
+        self.before = capture_generators(), dict(self._steps)
 
     def keep_partial(self, batches: int, feeds: list[Feed], sums: list[dict[str, Any]]) -> None:
         """Note where a signal ends this validation, so that a resume goes on with the next batch.
@@ -245,17 +227,13 @@ class Evaluation(Owner):
 
     def _place(self, feeds: list[Feed]) -> list[Any]:
         """Return what tells one validation from others: when it is, how much each loader reads, in which batches."""
-        position, most = self._agenda.position, eval_limits(self._limits, "validate", feeds)
+        position, most = self._position, eval_limits(self._limits, "validate", feeds)
         sizes = [getattr(feed.loader, "batch_size", None) for feed in feeds]
         return [position.epoch, position.batch, *most, *sizes]
 
-    def ends(self) -> None:
-        """Note that the validation came to its end: the state that counts is again that of now."""
-        self._before = None
-
     def validated(self) -> None:
-        self._agenda.position.mark_validated()
-        self._clock = AgreedTime(self._agenda.position.batches)
+        self._position.mark_validated()
+        self._clock = AgreedTime(self._position.batches)
         if (every := self._multiples) is not None:
             self._every = Every(every.duration, self._elapsed, ("", 0))  # counts from here on
 
@@ -265,25 +243,25 @@ class Evaluation(Owner):
         self._steps[stage] = count
         return count
 
-    def shared_state(self, gaps: Gaps) -> dict[str, Any]:
-        steps = dict(self._steps) if self._before is None else self._before[1]
+    def shared_state(self) -> dict[str, Any]:
+        steps = dict(self._steps) if self.before is None else self.before[1]
         return {"eval_steps": steps, "val_check_passed": counted_by(self._every)}
 
     def rank_state(self) -> dict[str, Any]:
         """Return the random generators, and what of a validation is done."""
         partial = {} if self._partial is None else {"validation": self._partial._asdict()}
-        return {"generators": capture_generators() if self._before is None else self._before[0], **partial}
+        return {"generators": capture_generators() if self.before is None else self.before[0], **partial}
 
-    def restore(self, stage: Restore, saved: Saved) -> None:
-        """Go on counting, and with a validation that a signal ended; on another number of ranks it is repeated."""
-        if stage is Restore.DATA:
-            self._steps.update(saved.shared.get("eval_steps", {}))
-            self._every = saved.shared.get("val_check_passed")
-        elif stage is Restore.PLACE:
-            partial = saved.mine.get("validation") if saved.same_ranks else None
-            self._partial = None if partial is None else PartialValidation(**partial)
+    def load_counts(self, saved: Saved) -> None:
+        self._steps.update(saved.shared.get("eval_steps", {}))
+        self._every = saved.shared.get("val_check_passed")
 
-    def go_on_from(self, last: Evaluation) -> None:
+    def load_partial(self, saved: Saved) -> None:
+        """Go on with a validation that a signal ended; on another number of ranks it is repeated."""
+        partial = saved.own.get("validation") if saved.same_ranks else None
+        self._partial = None if partial is None else PartialValidation(**partial)
+
+    def continue_from(self, last: Evaluation) -> None:
         self._steps.update(last._steps)
         self._every = counted_by(last._every)
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 from torch import nn
-from torch.optim import Optimizer
 
 from lt_core.callback import Callback
 from lt_core.data import Feed
 from lt_core.errors import warn
-from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
 from lt_loops.checkpoint.choice import WRITERS
-from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.agenda import Agenda
 from lt_loops.run.callback_states import CallbackStates
@@ -27,37 +25,34 @@ from lt_loops.run.data import TrainingData
 from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.history import History
-from lt_loops.run.job import Job
+from lt_loops.run.job import Context, Job
 from lt_loops.run.lock import RunLock
 from lt_loops.run.log import Log
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.saves import Saves
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.stopping import Stopping
-from lt_loops.run.time_limits import time_limits_of
 from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
 from lt_loops.setup.feeds import Feeds
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.setup.loaders import Loaders
 from lt_loops.state.compile_report import CompileReport
-from lt_loops.state.gaps import Gaps, listed
 from lt_loops.state.origin import Origin
-from lt_loops.state.owner import Owner, Restore
 from lt_loops.state.position import Position
+from lt_loops.state.unsaved import Unsaved, listed
 
 
 class Run:
     """One ``fit``, ``validate``, ``test`` or ``predict``: what it was given, its owners, and what it does just now.
 
     Attributes:
-        job: what it was asked for; ``trainer``, ``stage``, ``module``, ``strategy``, ``precision``, ``callbacks`` and
-            ``loggers`` are of it.
+        job: what it was asked for; ``trainer``, ``stage``, ``module``, ``strategy``, ``loaders``, ``precision``,
+            ``callbacks`` and ``loggers`` are of it.
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
         continues: whether it is a fit that goes on where the Trainer's last one ended.
-        owners: those whose state a checkpoint holds, in the order of a boundary; each class says what it holds.
         origin, elapsed, losses, saves: where the run came from, how far it is, its losses, what is to be saved.
         feeds: makes those of the loaders.
         agenda: the next batch at which something is due.
@@ -65,47 +60,32 @@ class Run:
         compile_report: what torch.compile does in this run; None where nothing is compiled.
     """
 
-    def __init__(self, job: Job, shows: Callable[[Run], None], last: Run | None = None) -> None:
+    def __init__(self, job: Job, set_current_run: Callable[[Run], None], last: Run | None = None) -> None:
         """Describe a run that has not begun: nothing here is tied to a process.
 
-        ``shows`` has users read of this run; called when it begins. ``last`` is the fit that this one continues.
+        ``set_current_run`` has users read of this run; called when it begins. ``last`` is the fit that this one
+        continues.
         """
-        self.job, self._shows, self.trainer, self.stage = job, shows, job.trainer, job.stage
-        module, settings, limits, parts = job.module, job.settings, job.limits, job.parts
-        self.module, self.strategy, self.precision = module, parts.strategy, parts.precision
-        self.callbacks, self.loggers = parts.callbacks, parts.loggers
-        quiet = bool(settings.fast_dev_run or settings.barebones)
-        self.callback_states = CallbackStates(self.callbacks, job.trainer, job.given, quiet=quiet)
-        self.weights = Weights(module, parts.strategy)
+        self.job, self.set_current_run, self.trainer, self.stage = job, set_current_run, job.trainer, job.stage
+        self.module, self.strategy, self.loaders = job.module, job.strategy, job.loaders
+        self.precision, self.callbacks, self.loggers = job.parts.precision, job.parts.callbacks, job.parts.loggers
         self.position = Position()
-        self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
-        group = max(settings.steps_per_execution, self.strategy.capabilities.steps_per_execution)
+        group = max(job.settings.steps_per_execution, self.strategy.capabilities.steps_per_execution)
         self.agenda = Agenda(self.position, group, full=job.policy.full_windows)
-        self.origin = Origin(job.ckpt_path, trusted=job.trusted)
-        self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)
-        self.data = TrainingData(self.agenda, limits, self.feeds, settings.overfit_batches)
-        self.elapsed = Elapsed(self.agenda, self.data, limits, settings.amount, module, self.strategy)
-        self.evaluation = Evaluation(
-            *(self.agenda, limits, module, job.loaders, self.feeds, self.elapsed),
-            at_start=settings.validate_at_start,
-        )
-        self.saves = Saves(self.agenda, self.strategy, parts.checkpoint_io, job.profiler)
-        time_limits = time_limits_of(settings, self.agenda, self.elapsed)
-        self.stopping = Stopping(self.agenda, self.strategy, limits, time_limits)
-        self.training = Training(
-            self.agenda,
-            module,
-            self.strategy,
-            self.precision,
-            self.weights,
-            Schedulers(self.agenda, module, self.recorder, self.evaluation, job.policy.schedules_by_batch),
-        )
-        self.lock = RunLock()
-        self.losses = LossWatch(self.position, module, self.strategy, self.training, raises=settings.detect_anomaly)
+        self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
+        self._context = context = Context(job, self.position, self.agenda, self.recorder)
+        self.callback_states, self.weights, self.saves = CallbackStates(context), Weights(context), Saves(context)
+        self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, job.settings)
+        self.data = TrainingData(context, self.feeds)
+        self.elapsed = Elapsed(context, self.data)
+        self.evaluation = Evaluation(context, self.feeds, self.elapsed)
+        self.stopping = Stopping(context, self.elapsed)
+        self.training = Training(context, self.weights, Schedulers(context, self.evaluation))
+        self.losses = LossWatch(context, self.training)
+        self.origin, self.lock, self.history = Origin(job.ckpt_path), RunLock(), History()
         self.hooks: HookCalls  # these two are made in the process that runs; a run may be pickled on its way there
         self.log: Log
         self.compile_report: CompileReport | None = None
-        self.history = History()
         self.outputs: Any = None
         self.phase, self.status, self.begun, self.saving = "", "running", False, False
         self.continues = last is not None
@@ -114,10 +94,10 @@ class Run:
         self._logged_as: dict[int, tuple[Callback, LightningModule | None]] = {}
         if last is not None:
             self.position.load_state_dict(last.position.state_dict())
-            self.training.go_on_from(last.training, anew=job.policy.new_optimizers)
-            self.data.go_on_from(last.data)
-            self.origin.go_on_from(last.origin)
-            self.evaluation.go_on_from(last.evaluation)
+            self.training.continue_from(last.training)
+            self.data.continue_from(last.data)
+            self.evaluation.continue_from(last.evaluation)
+            self.origin.header = last.origin.header
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what calls hooks: it is made where a run begins."""
@@ -128,22 +108,12 @@ class Run:
 
         Nothing of it goes to a logger.
         """
-        run = Run(self.job.inside(callbacks, loaders), self._shows)
-        run.weights.placed(self.model)
-        run.training.configure(self.training.made)
+        parts = replace(self.job.parts, callbacks=callbacks, loggers=[])
+        run = Run(replace(self.job, loaders=loaders, parts=parts, ckpt_path=None), self.set_current_run)
+        run.weights.model = self.model
+        run.training.configure(self.training.optimization)
         run.begin(None)
         return run
-
-    @property
-    def owners(self) -> tuple[Owner, ...]:
-        """The parts that know when they are due, and what a checkpoint holds of them.
-
-        The user's code hears of a checkpoint in this order: callbacks, the datamodule (of the loaders), the module.
-        """
-        return (
-            *(self.callback_states, self.job.loaders, self.training, self.weights),
-            *(self.evaluation, self.log, self.data, self.stopping),
-        )
 
     @property
     def model(self) -> nn.Module:
@@ -176,7 +146,7 @@ class Run:
     def begin(self, profiler: Profiler | None) -> None:
         """Begin in this process: users read of this run from here on; ``profiler`` measures its hooks and loggers."""
         self.begun = True
-        self.show()
+        self.set_current_run(self)
         self.recorder.join(self.strategy)
         if self.job.compile_options is not None:
             self.compile_report = CompileReport()
@@ -202,7 +172,7 @@ class Run:
     def detach(self) -> None:
         """Have nothing log into this run any more; give all back to the run around this one."""
         self.recorder.enter("outside")
-        self.job.loaders.release()
+        self.loaders.release()
         if self._attached:
             self.module._detach_run(self._attached)
         if self._trainer_of_data is not None and self._trainer_of_data.stage is not None:
@@ -216,80 +186,22 @@ class Run:
         """Whether a hook of another run of the same module began this one."""
         return self._attached.get(self.module, {}).get("_recorder") is not None
 
-    def show(self) -> None:
-        self._shows(self)
-
     def open_log(self, profiler: Profiler | None = None) -> None:
-        history = self.history if self.stage == "fit" else None
-        self.log = Log(
-            *(self.loggers, self.recorder, self.agenda, self.strategy, self.trainer, self.module, self.elapsed),
-            *(history, profiler),
-        )
-
-    def placed(self, model: nn.Module, optimizers: list[Optimizer]) -> None:
-        self.weights.placed(model)
-        self.training.placed(optimizers)
-
-    def restore(self, stage: Restore) -> None:
-        """Have every owner take back what of the checkpoint belongs to ``stage``; nothing without one."""
-        if (saved := self.origin.saved) is not None:
-            try:
-                for owner in self.owners:
-                    owner.restore(stage, saved)
-            except Exception as error:
-                error.add_note(f"lt: raised while what {saved.path} holds was taken back ({stage.name.lower()}).")
-                raise
-
-    def capture(self, contents: Contents = Contents()) -> tuple[dict[str, Any], Exception | None]:
-        """Return a checkpoint of this moment, as plain data and tensors; called on every rank.
-
-        What is optional keeps nothing from being saved: see :class:`~lt_loops.state.gaps.Gaps`.
-
-        Returns:
-            The tree; and an exception of the user's hooks, to be raised when the tree is written.
-
-        Raises:
-            ConfigError: for a pattern of ``contents.exclude`` that fits no weight.
-        """
-        gaps, manual = Gaps(objects=self.job.parts.checkpoint_io.keeps_objects), not self.module.automatic_optimization
-        self.data.note_seconds()
-        loops = loop_counters(self.position, self.data.length, len(self.training.optimizers), manual=manual)
-        return checkpoint_of(contents, self.origin, self.position, self.owners, self.strategy, gaps, loops), gaps.error
+        self.log = Log(self._context, self.elapsed, self.history if self.stage == "fit" else None, profiler)
 
     def look_ahead(self) -> None:
-        self.agenda.set_next(min(owner.next_due() for owner in self.owners))
+        owners = self.training, self.evaluation, self.log, self.stopping
+        self.agenda.set_next(min(owner.next_due() for owner in owners))
 
     def say(self, make: Callable[[], str]) -> None:
         """Print a text on a fit, where this process says where it stands; nothing for an empty one."""
         if self.speaks and self.stage == "fit" and (text := make()):
             self.trainer.print(text)
 
-    def save(self) -> None:
-        """Write the checkpoints that hooks have asked for; those of a save hear of the epoch that has ended."""
-        self.saving = True
-        try:
-            self.saves.serve(self.capture, self.log.each)
-        finally:
-            self.saving = False
-
-    def announce_signal(self) -> None:
-        """Have the hooks hear of a signal that ends the run, once, and save what resumes it."""
-        if self.stopping.announces_signal():
-            self.call("on_interrupt", phase="on_interrupt")
-            self.save()
-
-    def find_gaps(self) -> None:
-        """Say after the first step, not at the first save, what the checkpoints of this run will lack."""
-        states = self.training.states_after_first_step()
-        if states is not None:
-            gaps = Gaps(objects=self.job.parts.checkpoint_io.keeps_objects)
-            gaps.without({**states, "callbacks": self.callback_states.states(gaps)})
-            self.saves.say_gaps("The checkpoints of this run are", gaps.found)
-
     def use_callbacks(self, callbacks: list[Callback]) -> None:
-        self.callback_states.use(callbacks)
+        self.callbacks[:] = callbacks
         self.hooks.forget()
-        self.training.gaps_known = not any(callback.role in WRITERS for callback in callbacks)  # nobody saves
+        self.training.unsaved_known = not any(callback.role in WRITERS for callback in callbacks)  # nobody saves
 
     @contextmanager
     def without_loggers(self) -> Iterator[None]:
@@ -302,24 +214,15 @@ class Run:
         finally:
             self.loggers[:] = loggers
 
-    def enter_phase(self, phase: str) -> None:
-        self.phase = phase
-
     def measured(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Return the batches as they are, or with the wait for each measured as ``"get_batch"``."""
         profiler = self.job.profiler
         return batches if profiler is None else _measured(profiler, batches)
 
-    def keep_outputs(self, outputs: Any) -> None:
-        self.outputs = outputs
-
     def finish(self) -> None:
         """End well: nothing but a signal came in between, which all ranks heed."""
         self.stopping.agree_on_signal()
-        self.end("finished" if self.stopping.signal is None else "interrupted")
-
-    def end(self, status: str) -> None:
-        self.status = status
+        self.status = "finished" if self.stopping.signal is None else "interrupted"
 
     def call(self, name: str, *args: Any, phase: str | None = None) -> None:
         """Call a hook of all callbacks and the module; ``phase`` says how ``self.log`` works in it."""
@@ -329,11 +232,12 @@ class Run:
             hook(*args)
 
     def result(self) -> RunResult:
-        crosses, gaps = self.strategy.capabilities.returns_results, Gaps(objects=True)
-        states = self.callback_states.states(gaps) if crosses else {}  # else the Trainer has the objects themselves
-        files = self.log.places(gaps) if crosses else []
-        if gaps.found:
-            missing = listed(gaps.found)
+        # where they do not cross, the Trainer has the objects themselves
+        crosses, unsaved = self.strategy.capabilities.returns_results, Unsaved(objects=True)
+        states = self.callback_states.states(unsaved) if crosses else {}
+        files = self.log.places(unsaved) if crosses else []
+        if unsaved.found:
+            missing = listed(unsaved.found)
             warn(f"The run is done, but the process that started it does not get {missing}.", code="LT605")
         return RunResult(
             outputs=self.outputs,
@@ -345,7 +249,7 @@ class Run:
             callbacks=states,
             weights=self.strategy.full_module_state(self.model) if crosses and self.stage == "fit" else None,
             loggers=[{} if place is None else place for place in files],
-            setup_draws=self.job.loaders.setup_draws() if crosses else {},
+            setup_draws=self.loaders.setup_draws() if crosses else {},
         )
 
 

@@ -1,20 +1,23 @@
-"""What a run was asked for, and with what: it never changes."""
+"""What a run was asked for, and what its owners have in common; neither is replaced during the run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.dialect import Policy
 from lt_core.module import LightningModule
-from lt_core.profiler import Profiler, by_action
+from lt_core.profiler import Profiler
+from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.table import Settings
+from lt_loops.logging.recorder import RunRecorder
+from lt_loops.run.agenda import Agenda
 from lt_loops.setup.loaders import Loaders
 from lt_loops.setup.parts import Parts
+from lt_loops.state.position import Position
 
 
 class Host(TrainerAPI, Protocol):
@@ -43,6 +46,8 @@ class Job:
         trusted: whether that file may run code as it is read.
         compile_options: for ``torch.compile`` of the training step; None: it is not compiled.
         policy: see the Trainer.
+        profiler: if the user asked for one.
+        datamodule, strategy: of the ``loaders`` and ``parts``.
     """
 
     trainer: Host
@@ -58,17 +63,36 @@ class Job:
     trusted: bool = False
     compile_options: dict[str, Any] | None = None
     policy: Policy
+    profiler: Profiler | None
+    datamodule: DataSource | None = field(init=False)
+    strategy: Strategy = field(init=False)
 
-    @property
-    def datamodule(self) -> DataSource | None:
-        return self.loaders.datamodule
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "datamodule", self.loaders.datamodule)
+        object.__setattr__(self, "strategy", self.parts.strategy)
 
-    @property
-    def profiler(self) -> Profiler | None:
-        """The profiler if the user asked for one."""
-        return None if self.settings.profiler is None else by_action(self.parts.profiler)
 
-    def inside(self, callbacks: list[Callback], loaders: Loaders) -> Job:
-        """Return the same with other callbacks and loaders, and no logger."""
-        parts = replace(self.parts, callbacks=callbacks, loggers=[])
-        return replace(self, loaders=loaders, parts=parts, ckpt_path=None)
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """What the owners of a run have in common.
+
+    Attributes:
+        job: what the run was asked for.
+        position: where it stands.
+        agenda: the next batch at which something is due.
+        recorder: what was logged.
+    """
+
+    job: Job
+    position: Position
+    agenda: Agenda
+    recorder: RunRecorder
+
+
+class Owner:
+    """Holds a part of a run's state; :mod:`lt_loops.run.checkpoint` lists what of it a checkpoint holds."""
+
+    def __init__(self, context: Context) -> None:
+        self._job = job = context.job
+        self._position, self._agenda, self._recorder = context.position, context.agenda, context.recorder
+        self._module, self._limits, self._settings, self._strategy = job.module, job.limits, job.settings, job.strategy

@@ -15,18 +15,15 @@ from lt_core.interface import is_overridden
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
-from lt_core.strategy import Strategy
 from lt_loops.logging.merged_sums import merged_sums
-from lt_loops.logging.recorder import RunRecorder
 from lt_loops.logging.shared_steps import SharedSteps
-from lt_loops.run.agenda import Agenda
 from lt_loops.run.elapsed import Elapsed, counted_by
 from lt_loops.run.history import History
-from lt_loops.run.job import Host
+from lt_loops.run.job import Context, Owner
 from lt_loops.setup.hook_calls import HookCalls
-from lt_loops.state.gaps import Gaps
-from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.origin import Saved
 from lt_loops.state.position import NEVER
+from lt_loops.state.unsaved import Unsaved
 
 AXES = ("step", "epoch", "samples", "tokens")
 """What ``trainer.log_axis`` takes besides a logged name."""
@@ -40,32 +37,24 @@ class Log(Owner):
 
     A logger's exception is reported once (LT520); its rows are kept and sent again later. A row that it refuses
     (LogError) is dropped, as it would be refused again.
+
+    Attributes:
+        file_at: step and epoch of a checkpoint that is evaluated without a fit before it, where its rows stand.
     """
 
-    def __init__(
-        self,
-        loggers: list[Logger],
-        recorder: RunRecorder,
-        agenda: Agenda,
-        strategy: Strategy,
-        rows: Host,
-        module: LightningModule,
-        elapsed: Elapsed,
-        history: History | None,
-        profiler: Profiler | None,
-    ) -> None:
-        """Send to ``loggers``; ranks other than 0 send nothing. ``profiler`` measures what is sent as ``"logging"``.
+    def __init__(self, context: Context, elapsed: Elapsed, history: History | None, profiler: Profiler | None) -> None:
+        """Send to the Trainer's loggers; ranks other than 0 send nothing.
 
-        ``rows``, the Trainer, says at any time which steps get a row, and where it stands on the x axis. A ``history``
-        gets the same rows, and asks for none; a run that does not train has none.
+        A ``history`` gets the same rows, and asks for none; a run that does not train has none. ``profiler`` measures
+        what is sent as ``"logging"``.
         """
-        self._recorder, self._agenda, self._strategy = recorder, agenda, strategy
-        self._rows, self._module, self._history, self._elapsed = rows, module, history, elapsed
+        super().__init__(context)
+        self._rows, self._history, self._elapsed = context.job.trainer, history, elapsed
         self._every: Every | tuple[str, int] | None = None
         self._row_step = 0
-        self._all: list[Logger] = list(loggers)
+        self._all: list[Logger] = list(context.job.parts.loggers)
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
-        self._file = (0, 0)
+        self.file_at = (0, 0)
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self._reported: set[tuple[int, str]] = set()
 
@@ -104,10 +93,6 @@ class Log(Owner):
         """Those that this rank sends to."""
         return [] if self._strategy.rank else self._all
 
-    def stand_at(self, step: int, epoch: int) -> None:
-        """Have rows stand where a checkpoint stood, which is evaluated without a fit before it."""
-        self._file = step, epoch
-
     @property
     def _row_interval(self) -> Every | None:
         every = self._rows.log_every_n_steps
@@ -121,30 +106,25 @@ class Log(Owner):
         every = self._row_interval
         if every is None:
             return NEVER
-        next_step = self._agenda.batch_of_step(self._agenda.position.step + 1)  # in the middle of a window none is due
+        next_step = self._agenda.batch_of_step(self._position.step + 1)  # in the middle of a window none is due
         return max(self._elapsed.next_due(every), next_step)
 
-    def rank_state(self) -> dict[str, Any]:
-        return {"recorder": self._recorder.state_dict()}
-
-    def shared_state(self, gaps: Gaps) -> dict[str, Any]:
+    def shared_state(self, unsaved: Unsaved) -> dict[str, Any]:
         """Return version and place in the files of each logger, and the rows that were due by a duration."""
-        return {"loggers": self.places(gaps), "log_passed": counted_by(self._every)}
+        return {"loggers": self.places(unsaved), "log_passed": counted_by(self._every)}
 
-    def places(self, gaps: Gaps) -> list[dict[str, Any] | None]:
+    def places(self, unsaved: Unsaved) -> list[dict[str, Any] | None]:
         """Return where each logger stands in its files; None for one that fails."""
         return [
-            gaps.optional(f"the place in the files of {type(logger).__qualname__}", logger.state_dict, logger=True)
+            unsaved.optional(f"the place in the files of {type(logger).__qualname__}", logger.state_dict, logger=True)
             for logger in self._all
         ]
 
-    def restore(self, stage: Restore, saved: Saved) -> None:
+    def load_sums(self, saved: Saved) -> None:
         """Go on with these sums: each rank with its own, or where there are others now, rank 0 with those of all."""
-        if stage is not Restore.PLACE:
-            return
-        self._every, self._row_step = saved.shared.get("log_passed"), self._agenda.position.step
+        self._every, self._row_step = saved.shared.get("log_passed"), self._position.step
         if saved.same_ranks:
-            self._recorder.load_state_dict(saved.mine["recorder"])
+            self._recorder.load_state_dict(saved.own["recorder"])
             return
         sums = merged_sums([state["recorder"] for state in saved.by_rank], self._module)
         if self._strategy.rank:
@@ -152,7 +132,7 @@ class Log(Owner):
         self._recorder.load_state_dict(sums)
 
     def write_row(self) -> None:
-        every, position = self._row_interval, self._agenda.position
+        every, position = self._row_interval, self._position
         # the end of an epoch's data is a second look after the same step
         if every is not None and not position.micro and position.step != self._row_step and every.is_due():
             self._row_step = position.step
@@ -160,7 +140,7 @@ class Log(Owner):
 
     def unsent(self) -> str:
         """Return which step values reached no logger, as the fit was shorter than ``log_every_n_steps``; or nothing."""
-        every, took = self._row_interval, self._agenda.position.step
+        every, took = self._row_interval, self._position.step
         names = self._recorder.logged_by_step()
         if every is None or every.reached or not names:
             return ""
@@ -183,7 +163,7 @@ class Log(Owner):
         axis = own if own is not None else step if step is not None else self._axis(row)
         self._recorder.note_sent(row)
         if own is None and step is None:  # evaluation batches stand on an axis of their own
-            row.setdefault("epoch", self._agenda.position.epoch or self._file[1])
+            row.setdefault("epoch", self._position.epoch or self.file_at[1])
         place = self._place(axis)
         for logger in self._loggers:
             self._send_to(logger, row, place)
@@ -207,9 +187,9 @@ class Log(Owner):
             ) from None
 
     def _axis(self, row: dict[str, Any]) -> Any:
-        name, position = self._rows.log_axis, self._agenda.position
+        name, position = self._rows.log_axis, self._position
         if name == "epoch":
-            return position.epoch or self._file[1]
+            return position.epoch or self.file_at[1]
         if name == "samples":
             return self._rows.global_samples
         if name == "tokens":
@@ -219,7 +199,7 @@ class Log(Owner):
             if found is not None:
                 return found
             self._tell_axis(name, row)
-        return position.step or self._file[0] if self._history is None else max(position.step - 1, 0)
+        return position.step or self.file_at[0] if self._history is None else max(position.step - 1, 0)
 
     def _tell_axis(self, name: str, row: dict[str, Any]) -> None:
         """Say once that the axis which the user chose is not there."""

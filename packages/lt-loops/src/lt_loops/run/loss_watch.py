@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from lt_core.errors import HookError, LtError, warn
-from lt_core.module import LightningModule
-from lt_core.strategy import Strategy
+from lt_loops.run.job import Context, Owner
 from lt_loops.run.training import Training
-from lt_loops.state.position import Position
 
 _FIRST_BATCHES = 20
 """Batches without a loss at the start of training after which a warning says so."""
@@ -26,15 +24,12 @@ def _is_finite(loss: Tensor) -> bool:
     return cmath.isfinite(loss.item()) if loss.numel() == 1 else bool(torch.isfinite(loss.detach()).all())
 
 
-class LossWatch:
+class LossWatch(Owner):
     """Reports, once, the first loss that is not finite, and training that has no loss at all."""
 
-    def __init__(
-        self, position: Position, module: LightningModule, strategy: Strategy, training: Training, *, raises: bool
-    ) -> None:
-        """Begin with no loss seen; ``raises`` (``detect_anomaly``) makes one that is not finite an error."""
-        self._position, self._module, self._strategy, self._training = position, module, strategy, training
-        self._raises, self._reported = raises, False
+    def __init__(self, context: Context, training: Training) -> None:
+        super().__init__(context)
+        self._training, self._reported = training, False
         self._finite_at: int | None = None  # the optimizer step at which the loss was last found finite
         self._steps: int | None = None  # the steps with which this epoch began, where that is known
         self._missing = 0  # batches with which this epoch began that had no loss, on this rank
@@ -60,7 +55,7 @@ class LossWatch:
             f"{self._first_bad()}. Try a lower learning rate, gradient_clip_val, or look for a division by zero or "
             "log(0)"
         )
-        if self._raises:
+        if self._settings.detect_anomaly:
             raise LtError(f"{message}.", code="LT341")
         warn(f"{message}; Trainer(detect_anomaly=True) stops at the first such step.", code="LT341")
 
@@ -94,7 +89,7 @@ class LossWatch:
             return
         self._missing += 1
         at_first = self._missing == _FIRST_BATCHES and not position.epoch
-        if at_first and self._training.by_loss and self._strategy.rank == 0:
+        if at_first and self._training.trains_on_returned_loss and self._strategy.rank == 0:
             warn(
                 self._no_loss_in(f"the first {_FIRST_BATCHES} batches"), code="LT225", about=self._module.training_step
             )
@@ -106,7 +101,7 @@ class LossWatch:
             HookError: unless the module says that it is meant.
         """
         position, strategy = self._position, self._strategy
-        if not self._training.by_loss:
+        if not self._training.trains_on_returned_loss:
             self._check_steps()
             return
         had_loss = not position.exhausted or self._missing != position.batch or not position.batch

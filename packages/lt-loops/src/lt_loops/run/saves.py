@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,8 @@ from lt_core.errors import CheckpointError, ConfigError, warn
 from lt_core.files.atomic_file import make_folder
 from lt_core.files.checkpoint_header import Contents, Header
 from lt_core.logger import Logger
-from lt_core.profiler import Profiler
-from lt_core.strategy import Strategy
-from lt_loops.run.agenda import Agenda
-from lt_loops.state.gaps import listed
+from lt_loops.run.job import Context, Owner
+from lt_loops.state.unsaved import listed
 
 Capture = Callable[[Contents], tuple[dict[str, Any], Exception | None]]
 """Makes a checkpoint of this moment, on every rank: the tree, and an exception of the user's own hooks."""
@@ -47,18 +46,22 @@ class SaveRequest(NamedTuple):
     header: Header | None = None
 
 
-class Saves:
-    """Keeps what is to be saved, what is being written, and what became of it.
+class Saves(Owner):
+    """Pending, running and finished saves.
 
     A checkpoint may be written in the background: it is confirmed, on all ranks alike, before the next one is made, and
-    at the end of the run. A request that fails is that request's failure and no other's; ``requests`` are those since
-    the last boundary, ``newest`` is the last file on disk that resumes, "" for none.
+    at the end of the run. A request that fails is that request's failure and no other's.
+
+    Attributes:
+        requests: made since the last boundary.
+        newest: the last file on disk from which a fit can resume, "" for none.
+        together: whether several ranks save; the process that started a run in others, which are gone, saves alone.
     """
 
-    def __init__(self, agenda: Agenda, strategy: Strategy, io: CheckpointIO, profiler: Profiler | None) -> None:
-        """Begin with nothing asked for and nothing on disk; a profiler measures saves as ``"save_checkpoint"``."""
-        self._agenda, self._strategy, self._io, self._profiler = agenda, strategy, io, profiler
-        self._together = strategy.world_size > 1
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._io = context.job.parts.checkpoint_io
+        self.together = self._strategy.world_size > 1
         self.requests: list[SaveRequest] = []
         self.newest = ""
         self._unconfirmed: list[SaveRequest] = []
@@ -79,62 +82,38 @@ class Saves:
 
     def serve(self, capture: Capture, each_logger: EachLogger) -> None:
         """Write what was asked for: all hooks have run, schedulers stepped, the position moved."""
-        if not self.requests:
-            return
+        trees: dict[Contents, dict[str, Any]] = {}  # one for all requests with the same contents
+        failed: Exception | None = None
+        done = []
         with self._measured():
             self.confirm()  # what failed before is known before anything is decided on it
             requests, self.requests = self.requests, []  # what on_saved asks for is for the next boundary
             each_logger(lambda logger: logger.save())  # the tree holds how far their files go
-            done, failed = self._write([request for request in requests if request.write is None], capture)
-        done += [request for request in requests if request.write is not None and self._is_written(request)]
+            for asked in sorted(requests, key=lambda request: request.write is not None):
+                # the position may be another one by the time at which the background is done with it
+                request = asked._replace(batches=self._position.batches)
+                if asked.write is None:
+                    if asked.contents not in trees:
+                        trees[asked.contents], broken = capture(asked.contents)
+                        failed = failed or broken
+                    tree = Header.marked(trees[asked.contents], asked.mark)
+                    request = request._replace(header=Header.of(tree))
+                    error = self._agreed(partial(self._write, asked.path, tree, self._io))
+                    if error is None:
+                        self.say_unsaved(f"{asked.path} was", tree.get("gaps", {}))
+                        self._unconfirmed.append(request)  # before on_saved, which may raise
+                else:
+                    error = self._agreed(partial(asked.write, asked.path))
+                if error is not None:
+                    self._report(request, error)
+                    continue
+                done.append(request)
+                if request.owner is not None:
+                    request.owner.on_saved(request.path)
         for owner in [request.owner for request in done if request.owner is not None]:  # all of their files are there
             each_logger(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
         if failed is not None:  # of the user's own code, as from any hook; what matters is saved
             raise failed
-
-    def _write(self, requests: list[SaveRequest], capture: Capture) -> tuple[list[SaveRequest], Exception | None]:
-        """Write each request, one tree for those with the same contents; return those that were written, and an
-        exception of the user's hooks.
-        """
-        kept: dict[Contents, dict[str, Any]] = {}
-        failed: Exception | None = None
-        done = []
-        for asked in requests:
-            if asked.contents not in kept:
-                kept[asked.contents], broken = capture(asked.contents)
-                failed = failed or broken
-            tree = Header.marked(kept[asked.contents], asked.mark)
-            # the position may be another one by the time at which the background is done with it
-            request = asked._replace(batches=self._agenda.position.batches, header=Header.of(tree))
-            error = self._agreed(self._try_to_write(request.path, tree, self._io))
-            if error is not None:
-                self._report(request, error)
-                continue
-            self.say_gaps(f"{request.path} was", tree.get("gaps", {}))
-            self._unconfirmed.append(request)  # before on_saved, which may raise
-            done.append(request)
-            if request.owner is not None:
-                request.owner.on_saved(request.path)
-        return done, failed
-
-    def _is_written(self, request: SaveRequest) -> bool:
-        """Have a request written by whoever does it in the loop's place; return whether that went well."""
-        assert request.write is not None
-        failed: Exception | None = None
-        try:
-            request.write(request.path)
-        except (CheckpointError, OSError) as error:
-            failed = error
-        failed = self._agreed(failed)
-        if failed is not None:
-            self._report(request._replace(batches=self._agenda.position.batches), failed)
-        elif request.owner is not None:
-            request.owner.on_saved(request.path)
-        return failed is None
-
-    def ranks_have_ended(self) -> None:
-        """Write alone from here on: the run was in other processes, which are gone."""
-        self._together = False
 
     def save_now(
         self,
@@ -172,15 +151,15 @@ class Saves:
                 if each_logger is not None:  # a place in files is saved: rows not written yet would be cut off
                     each_logger(lambda logger: logger.save())
                 tree, failed = capture(contents)
-                error = self._agreed(self._try_to_write(path, Header.marked(tree, mark), io, wait=True))
+                error = self._agreed(partial(self._write, path, Header.marked(tree, mark), io, wait=True))
                 if error is not None:
                     raise error
         finally:
             if each_logger is None:
                 self._io.teardown()
-        self._is_on_disk(path, contents, self._agenda.position.batches)
-        self.say_gaps(f"{path} was", tree.get("gaps", {}))
-        if self._together:
+        self._is_on_disk(path, contents, self._position.batches)
+        self.say_unsaved(f"{path} was", tree.get("gaps", {}))
+        if self.together:
             self._strategy.barrier("save_checkpoint")
         return failed
 
@@ -192,7 +171,7 @@ class Saves:
         if not self._unconfirmed:
             return
         writing = self._io.is_writing()
-        if self._together:
+        if self.together:
             writing = any(self._strategy.gather_objects(writing))
         if not writing:
             self.confirm()
@@ -238,30 +217,29 @@ class Saves:
         return ""
 
     def _measured(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self._profiler is None else self._profiler.profile("save_checkpoint")
+        profiler = self._job.profiler
+        return nullcontext() if profiler is None else profiler.profile("save_checkpoint")
 
-    def _try_to_write(
-        self, path: str, tree: dict[str, Any], io: CheckpointIO, *, wait: bool = False
-    ) -> Exception | None:
-        """Write ``tree``; return what the file system, or what is not plain data, has against it."""
+    def _write(self, path: str, tree: dict[str, Any], io: CheckpointIO, *, wait: bool = False) -> None:
+        if self._strategy.rank == 0 and "://" not in path:
+            make_folder(Path(path).parent)
+        self._strategy.save_checkpoint(io, tree, path)
+        if wait:
+            self._io.wait()
+
+    def _agreed(self, write: Callable[[], object]) -> Exception | None:
+        """Write; return on all ranks an error that any of them had: their callbacks must go on from the same files."""
+        failed: Exception | None = None
         try:
-            if self._strategy.rank == 0 and "://" not in path:
-                make_folder(Path(path).parent)
-            self._strategy.save_checkpoint(io, tree, path)
-            if wait:
-                self._io.wait()
+            write()
         # trouble with a disk ends no training; any other error is a mistake in code, and is raised
         except (CheckpointError, OSError) as error:
-            return error
-        return None
-
-    def _agreed(self, error: Exception | None) -> Exception | None:
-        """Return an error that any rank had while it saved, on all: their callbacks must go on from the same files."""
-        return self._agreed_on_each({"": error})[""]
+            failed = error
+        return self._agreed_on_each({"": failed})[""]
 
     def _agreed_on_each(self, errors: dict[str, Exception | None]) -> dict[str, Exception | None]:
         """Return, for each file, the error that any rank had with it, on all."""
-        if not self._together:
+        if not self.together:
             return errors
         mine = {path: str(error) for path, error in errors.items() if error is not None}
         everyone = self._strategy.gather_objects(mine)
@@ -281,7 +259,7 @@ class Saves:
         if request.owner is not None:
             request.owner.on_save_failed(request.path, error)
 
-    def say_gaps(self, what: str, gaps: Mapping[str, str]) -> None:
+    def say_unsaved(self, what: str, gaps: Mapping[str, str]) -> None:
         """Say, once for each part, what ``what`` lacks."""
         new = {part: why for part, why in gaps.items() if part not in self._said}
         self._said.update(new)

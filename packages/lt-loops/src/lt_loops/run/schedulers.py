@@ -11,29 +11,27 @@ from lt_core.duration import multiples
 from lt_core.errors import ConfigError, did_you_mean, nearest_name, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_loops.logging.recorder import RunRecorder
-from lt_loops.run.agenda import Agenda
 from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.evaluation import Evaluation
+from lt_loops.run.job import Context, Owner
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.setup.signatures import adapted
 from lt_loops.state.position import NEVER
 
 
-class Schedulers:
+class Schedulers(Owner):
     """Steps the learning-rate schedulers of a fit; in manual optimization the user does.
 
     Attributes:
         configs: the schedulers with when they step, in declared order.
     """
 
-    def __init__(
-        self, agenda: Agenda, module: LightningModule, recorder: RunRecorder, evaluation: Evaluation, by_batch: bool
-    ) -> None:
-        """``by_batch``: a ``frequency`` counts the batches of an epoch, as Lightning does; else optimizer steps."""
-        self._agenda, self._module, self._recorder, self._evaluation = agenda, module, recorder, evaluation
-        self._by_batch = by_batch
+    def __init__(self, context: Context, evaluation: Evaluation) -> None:
+        super().__init__(context)
+        self._evaluation = evaluation
+        # a frequency counts the batches of an epoch, as Lightning does; else optimizer steps
+        self._by_batch = context.job.policy.schedules_by_batch
         self.configs: list[SchedulerConfig] = []
         self._own_step: Callable[..., Any] | None = None
 
@@ -47,8 +45,7 @@ class Schedulers:
         Those that go by steps and watch a metric wait for the validation that may be due: :meth:`watch`.
         """
         if self._by_batch and interval == "step":
-            position = self._agenda.position
-            count = position.batch + (not position.exhausted)  # the batch in hand is not counted yet
+            count = self._position.batch + (not self._position.exhausted)  # the batch in hand is not counted yet
         for config in self.configs:
             waits = (config.reduce_on_plateau and interval == "step") or config.every is not None
             if config.interval == interval and count % config.frequency == 0 and not waits:
@@ -64,7 +61,7 @@ class Schedulers:
 
     def _catch_up(self, elapsed: Elapsed) -> None:
         """Step those that go by a duration, once for each multiple of it that is reached; between windows."""
-        for config in self.configs if not self._agenda.position.micro else ():
+        for config in self.configs if not self._position.micro else ():
             reached = _multiples(config, elapsed)
             for _ in range(reached - (config.stepped or 0)):
                 self._step_one(config)
@@ -72,17 +69,17 @@ class Schedulers:
 
     def end_epoch(self) -> None:
         if self._module.automatic_optimization:
-            self.step("epoch", self._agenda.position.epoch + 1)
+            self.step("epoch", self._position.epoch + 1)
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next scheduler that watches a metric may step."""
-        batch, of_step = self._agenda.position.batch, self._agenda.batch_of_next
+        batch, of_step = self._position.batch, self._agenda.batch_of_next
         every = [config.frequency for config in self._watching()]
         return min(((batch // n + 1) * n if self._by_batch else of_step(n) for n in every), default=NEVER)
 
     def watch(self) -> None:
         """Step the schedulers that go by steps and watch a metric, once for each optimizer step that is theirs."""
-        position = self._agenda.position
+        position = self._position
         if not position.step or position.watched == position.step or (self._by_batch and position.micro):
             return
         position.watched = position.step

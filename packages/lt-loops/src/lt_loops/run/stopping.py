@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 
 from lt_core.errors import warn
-from lt_core.strategy import Strategy
-from lt_loops.arguments.limits import LIMITS, Limits
-from lt_loops.run.agenda import Agenda
+from lt_loops.arguments.limits import LIMITS
 from lt_loops.run.agreement import Agreement
-from lt_loops.run.time_limits import TimeLimit
-from lt_loops.state.owner import Owner
+from lt_loops.run.elapsed import Elapsed
+from lt_loops.run.job import Context, Owner
+from lt_loops.run.time_limits import time_limits_of
 from lt_loops.state.position import NEVER
 
 
@@ -26,10 +24,9 @@ class Stopping(Owner):
         leaving: the run ends at this boundary because of it: no validation, no epoch end.
     """
 
-    def __init__(self, agenda: Agenda, strategy: Strategy, limits: Limits, time_limits: Sequence[TimeLimit]) -> None:
-        """Go on without an end in sight; ``limits`` may change while the run goes on."""
-        self._agenda, self._position, self._strategy = agenda, agenda.position, strategy
-        self._limits, self._time_limits = limits, time_limits
+    def __init__(self, context: Context, elapsed: Elapsed) -> None:
+        super().__init__(context)
+        self._time_limits = time_limits_of(self._settings, self._agenda, elapsed)
         self._agreement: Agreement | None = None
         self._announced = False
         self.reason, self._wish, self._limit = "", "", ""  # the last: the argument that ends the run, if any
@@ -49,9 +46,6 @@ class Stopping(Owner):
             self._agreement.propose(number)
         elif self._limits.global_batch_size is None:
             self._leave(number)
-
-    def ended_elsewhere(self, reason: str) -> None:
-        self.reason = reason
 
     def agree_with_ranks(self) -> None:
         """Have a signal that any rank gets stop all of them at the same batch."""
@@ -105,7 +99,7 @@ class Stopping(Owner):
 
     def begin_evaluation(self) -> None:
         """Have an evaluation outside of ``fit`` look up only where something is asked from here on."""
-        self._agenda.clear_request()
+        self._agenda.asked = False
         if self.leaving or (self._agreement is not None and self._agreement.signal is not None):  # it came before
             self._agenda.request_check()
 

@@ -14,13 +14,13 @@ from lt_loops.run.frame import Run
 
 def take_over(run: Run, result: RunResult) -> None:
     """Bring the results of a run in other processes into this one."""
-    run.saves.ranks_have_ended()  # first: nobody else takes part in what a callback below may save
+    run.saves.together = False  # first: nobody else takes part in what a callback below may save
     run.position.load_state_dict(result.position)
-    run.data.ended_elsewhere(result.position.get("samples_of_epoch", 0))
-    run.stopping.ended_elsewhere(result.stop_reason)
+    run.data.samples_elsewhere = result.position.get("samples_of_epoch", 0)
+    run.stopping.reason = result.stop_reason
     if result.weights is not None:
         take_weights(run.module, result.weights)
-    run.job.loaders.take_setup_draws(result.setup_draws)
+    run.loaders.take_setup_draws(result.setup_draws)
     run.recorder.take_published(result.metrics)
     for callback in run.callbacks:
         if state := result.callbacks.get(callback.state_key):

@@ -8,53 +8,41 @@ from typing import Any
 from torch.optim import Optimizer
 
 from lt_core.errors import CheckpointError, warn
-from lt_core.files.checkpoint_header import Contents
-from lt_core.module import LightningModule
-from lt_core.precision import Precision
 from lt_core.step import RunningStep, Step, StepHandle
-from lt_core.strategy import Strategy
 from lt_loops.checkpoint.low_bits import with_wrappers
-from lt_loops.run.agenda import Agenda
+from lt_loops.run.job import Context, Owner
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
 from lt_loops.setup.optimizers import Optimization
-from lt_loops.state.gaps import Gaps
-from lt_loops.state.owner import Owner, Restore, Saved, own_copy
+from lt_loops.state.origin import Saved, own_copy
 from lt_loops.state.plan import Plan
 from lt_loops.state.position import NEVER, Pending
+from lt_loops.state.unsaved import Unsaved
 
 
 class Training(Owner):
     """Holds what ``configure_optimizers`` made and the plan of the step, and counts the steps.
 
     Attributes:
-        made: optimizers, their names, and frequencies.
+        optimization: optimizers, their names, and frequencies.
         schedulers: the learning-rate schedulers, and when they step.
         plan: how a batch is trained on, chosen for this run.
         dirty: the plan must be made again.
-        gaps_known: whether the first step is done, and what of its states no checkpoint can hold is said.
+        unsaved_known: whether the first step is done, and which of its states no checkpoint can hold is said.
         pending: what the unfinished accumulation window has seen.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
         running: what a step of another package began for this run; None for lt's own.
     """
 
-    def __init__(
-        self,
-        agenda: Agenda,
-        module: LightningModule,
-        strategy: Strategy,
-        precision: Precision,
-        weights: Weights,
-        schedulers: Schedulers,
-    ) -> None:
-        self._agenda, self._module, self._strategy, self._precision = agenda, module, strategy, precision
-        self._weights, self.schedulers = weights, schedulers
-        self.made = Optimization()
+    def __init__(self, context: Context, weights: Weights, schedulers: Schedulers) -> None:
+        super().__init__(context)
+        self._precision, self._weights, self.schedulers = context.job.parts.precision, weights, schedulers
+        self.optimization = Optimization()
         self.pending = Pending()
         self.open_gradients: list[Optimizer] = []
         self.running: RunningStep | None = None
         self._step_states: tuple[Mapping[str, Any], Mapping[str, Any]] = {}, {}  # by key: of all ranks, of this one
-        self.dirty, self.gaps_known = False, False
+        self.dirty, self.unsaved_known = False, False
         self.plan: Plan
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,11 +50,10 @@ class Training(Owner):
 
     @property
     def optimizers(self) -> list[Optimizer]:
-        return self.made.optimizers
+        return self.optimization.optimizers
 
     @property
-    def by_loss(self) -> bool:
-        """Whether the loss that ``training_step`` returns is what trains."""
+    def trains_on_returned_loss(self) -> bool:
         module, running = self._module, self.running
         # one that steps several times a batch may have parts without a loss
         meant = module.trains_without_loss or (running is not None and running.step.most_steps != 1)
@@ -74,22 +61,19 @@ class Training(Owner):
 
     # ---- what is trained ---------------------------------------------------------------------------------------------
 
-    def configure(self, made: Optimization) -> None:
-        self.made = made
-        self.schedulers.configure(made.schedulers)
-
-    def placed(self, optimizers: list[Optimizer]) -> None:
-        self.made.optimizers = optimizers
+    def configure(self, optimization: Optimization) -> None:
+        self.optimization = optimization
+        self.schedulers.configure(optimization.schedulers)
 
     def replace(self, optimizers: list[Optimizer]) -> None:
         """Train with other optimizers, as many, from the next batch on."""
-        self.made.optimizers[:] = optimizers
+        self.optimizers[:] = optimizers
         self.mark_dirty()
 
-    def go_on_from(self, last: Training, *, anew: bool) -> None:
-        """Take over all that another fit of the same module trained with; ``anew``: but for the optimizers."""
-        if not anew:
-            self.configure(last.made)
+    def continue_from(self, last: Training) -> None:
+        """Take over all that another fit of the same module trained with."""
+        if not self._job.policy.new_optimizers:
+            self.configure(last.optimization)
         self.pending, self._step_states = last.pending, last.step_states()
 
     # ---- how ---------------------------------------------------------------------------------------------------------
@@ -147,43 +131,36 @@ class Training(Owner):
     def finish_window(self) -> None:
         """Take the step of a window that the end of the data cut short."""
         self.settle()
-        if self.plan.running is not None and self._agenda.position.micro:
+        if self.plan.running is not None and self._position.micro:
             self.plan.running.flush()
 
     def stepped(self, steps: int = 1) -> None:
         """Count optimizer steps, and step the schedulers that go by them; in manual optimization the user does."""
-        position = self._agenda.position
-        position.step += steps
+        self._position.step += steps
         if self._module.automatic_optimization:
-            self.schedulers.step("step", position.step)
+            self.schedulers.step("step", self._position.step)
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which a scheduler, or a step that puts off, needs a boundary."""
-        due = min(self.schedulers.next_due(), NEVER if self.gaps_known else self._agenda.batch_of_next(1))
+        due = min(self.schedulers.next_due(), NEVER if self.unsaved_known else self._agenda.batch_of_next(1))
         return due if self.running is None else int(min(due, self.running.next_due()))
-
-    def uses_gradients(self, optimizers: list[Optimizer]) -> None:
-        """Note which optimizers have yet to use the gradients that are there; in manual optimization."""
-        self.open_gradients = optimizers
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
-    def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
-        if contents.weights_only:
-            return {}
+    def layout_state(self, unsaved: Unsaved) -> dict[str, Any]:
         if self._begins_anew:
             what = "the gradients of an unfinished accumulation window"
-            gaps.found[what] = f"strategy {self._strategy.name!r} shards them"
+            unsaved.found[what] = f"strategy {self._strategy.name!r} shards them"
         model, state_of = self._weights.model, self._strategy.optimizer_state
         return {
             "optimizer_states": [state_of(model, optimizer) for optimizer in self.optimizers],
             "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers.configs],
         }
 
-    def shared_state(self, gaps: Gaps) -> dict[str, Any]:
+    def shared_state(self) -> dict[str, Any]:
         """Return the place, the counts of an unfinished window, the scaler, and which optimizers there are."""
         return {
-            "position": self._agenda.position.state_dict() | ({"micro": 0} if self._begins_anew else {}),
+            "position": self._position.state_dict() | ({"micro": 0} if self._begins_anew else {}),
             "pending": self.pending.state_dict(),
             "window": self._agenda.window,
             "precision": self._precision.state_dict(),
@@ -194,10 +171,10 @@ class Training(Owner):
 
     def states_after_first_step(self) -> dict[str, Any] | None:
         """Return, once, what the optimizers of this rank and the schedulers would save; None before the first step."""
-        position = self._agenda.position
-        if self.gaps_known or (not position.step and (position.micro or not position.batches)):
+        position = self._position
+        if self.unsaved_known or (not position.step and (position.micro or not position.batches)):
             return None
-        self.gaps_known = True
+        self.unsaved_known = True
         groups = [[{**group, "params": []} for group in optimizer.param_groups] for optimizer in self.optimizers]
         states = [dict(enumerate(getattr(optimizer, "state", {}).values())) for optimizer in self.optimizers]
         return {
@@ -218,18 +195,11 @@ class Training(Owner):
         """
         return self._strategy.capabilities.sharded_parameters and self.has_open_gradients
 
-    def restore(self, stage: Restore, saved: Saved) -> None:
-        if stage is Restore.DATA and saved.shared:
-            self._agenda.position.load_state_dict(saved.shared["position"])
-        elif stage is Restore.OPTIMIZERS:
-            self._restore_optimizers(saved)
-        elif stage is Restore.PLACE:
-            self._precision.load_state_dict(saved.shared["precision"])
-            self._restore_window(saved)
-        elif stage is Restore.PLACE_OF_OTHERS and saved.place is not None:
-            self._agenda.position.go_on_at(*saved.place)
+    def load_position(self, saved: Saved) -> None:
+        if saved.shared:
+            self._position.load_state_dict(saved.shared["position"])
 
-    def _restore_optimizers(self, saved: Saved) -> None:
+    def load_optimizers(self, saved: Saved) -> None:
         # torch keeps the tensors that it is given, and training would change them in the tree of the file
         tree = {**saved.tree, "optimizer_states": own_copy(saved.tree["optimizer_states"])}
         states, optimizers = with_wrappers(tree)["optimizer_states"], self.optimizers
@@ -261,15 +231,16 @@ class Training(Owner):
         for config, (every, stepped) in zip(self.schedulers.configs, steps, strict=False):
             config.stepped = stepped if every == str(config.every) else None
 
-    def _restore_window(self, saved: Saved) -> None:
-        """Go on in the middle of a window.
+    def load_window(self, saved: Saved) -> None:
+        """Load the precision's scaler, and go on in the middle of a window.
 
         A step averages over the ranks what each has gathered. Where there are more or fewer ranks now, each goes on
         with the average, so that it stays the same; of weighted losses it is the sums over ranks that do.
         """
+        self._precision.load_state_dict(saved.shared["precision"])
         of_0_1 = {key: saved.shared[key] for key in ("micro_batch_size",) if key in saved.shared}
-        self._step_states = saved.shared.get("steps", of_0_1), saved.mine.get("steps", {})
-        parts = [saved.mine] if saved.same_ranks else saved.by_rank
+        self._step_states = saved.shared.get("steps", of_0_1), saved.own.get("steps", {})
+        parts = [saved.own] if saved.same_ranks else saved.by_rank
         pending = {**saved.shared["pending"]}
         share = 1 if saved.same_ranks else len(saved.parts) if pending["weighted"] else len(parts)
         if pending["weighted"]:
@@ -284,7 +255,7 @@ class Training(Owner):
         """Go on in the middle of a step of the same samples, of which ``window`` batches make one now."""
         before = saved.shared.get("window", window)
         self.pending.recount(before, window)
-        if not self._agenda.position.recount(before, window):
+        if not self._position.recount(before, window):
             warn(
                 f"{saved.path} was written in the middle of a step of {before} batches, of which {window} make one now:"
                 " what is done is no whole number of these, and this step is of more samples than global_batch_size. "
@@ -295,12 +266,12 @@ class Training(Owner):
     @property
     def has_open_gradients(self) -> bool:
         """Whether a later step will use gradients of batches that are done."""
-        return bool(self._agenda.position.micro or self._unfinished_gradients())
+        return bool(self._position.micro or self._unfinished_gradients())
 
     def _unfinished_gradients(self) -> dict[str, Any]:
         """Return those of a window, or of what the user accumulates."""
         found = {name: p for name, p in self._module.named_parameters() if p.grad is not None}
-        if not self._agenda.position.micro:
+        if not self._position.micro:
             groups = [group for optimizer in self.open_gradients for group in optimizer.param_groups]
             used = {id(p) for group in groups for p in group["params"]}
             found = {name: p for name, p in found.items() if id(p) in used}

@@ -16,10 +16,10 @@ from lt_core.hparams import saved_hparams, settle_hparams
 from lt_core.interface import is_overridden
 from lt_core.loading.from_checkpoint import load_state_dict_strictly
 from lt_core.module import LightningModule
-from lt_core.strategy import Strategy
 from lt_loops.checkpoint.left_out import leave_out
-from lt_loops.state.gaps import Gaps
-from lt_loops.state.owner import Owner, Restore, Saved, own_copy
+from lt_loops.run.job import Context, Owner
+from lt_loops.state.origin import Saved, own_copy
+from lt_loops.state.unsaved import Unsaved
 
 
 class Weights(Owner):
@@ -29,38 +29,42 @@ class Weights(Owner):
         model: the module as the strategy set it up.
     """
 
-    def __init__(self, module: LightningModule, strategy: Strategy) -> None:
-        self._module, self._strategy = module, strategy
-        self.model: nn.Module = module
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.model: nn.Module = context.job.module
         self._saved: Saved | None = None  # what is loaded when the module is where it will be
 
     def placed(self, model: nn.Module) -> None:
         """Go on with the model as the strategy has set it up; load what could not be loaded before."""
         self.model = model
-        saved, self._saved = self._saved, None
+        saved, self._saved, module = self._saved, None, self._module
         if saved is None:
             return
+        weights = saved.tree["state_dict"]
         if self._strategy.capabilities.sharded_parameters:
-            self._load_shards(saved)
-        else:
-            self._load_digits(saved.tree["state_dict"])
+            left_out = saved.tree.get("left_out", ())
+            check_left_out(module, weights, left_out, saved.path)
+            strict = module.strict_loading and not left_out
+            self._strategy.load_module_state(model, weights, strict=strict)
+            return
+        # what was saved in more digits than the module had before its precision converted it
+        for name, value in module.state_dict().items():
+            kept = weights.get(name)
+            if isinstance(value, Tensor) and isinstance(kept, Tensor) and value.dtype == kept.dtype == torch.float64:
+                value.copy_(kept)
 
     # ---- out ---------------------------------------------------------------------------------------------------------
 
-    def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
-        state = self._strategy.module_state(self.model)
-        return {"state_dict": state, **saved_hparams(self._module, objects=gaps.objects)}
+    def state(self, unsaved: Unsaved) -> dict[str, Any]:
+        weights = self._strategy.module_state(self.model)
+        return {"state_dict": weights, **saved_hparams(self._module, objects=unsaved.objects)}
 
-    def rank_state(self) -> dict[str, Any]:
-        own = self._strategy.state_dict()
-        return {"strategy": own} if own else {}
-
-    def complete(self, tree: dict[str, Any], contents: Contents, gaps: Gaps) -> None:
+    def complete(self, tree: dict[str, Any], contents: Contents, unsaved: Unsaved) -> None:
         """Call the module's hook, then leave out the weights that are not wanted."""
         module = self._module
         if is_overridden(module, "on_save_checkpoint", LightningModule):
-            gaps.optional("on_save_checkpoint of the module", lambda: module.on_save_checkpoint(tree))
-            if not gaps.objects:
+            unsaved.optional("on_save_checkpoint of the module", lambda: module.on_save_checkpoint(tree))
+            if not unsaved.objects:
                 settle_hparams(tree, module)
         if contents.trainable_only or contents.exclude:
             tree["state_dict"] = dict(tree["state_dict"])
@@ -68,15 +72,8 @@ class Weights(Owner):
 
     # ---- in ----------------------------------------------------------------------------------------------------------
 
-    def restore(self, stage: Restore, saved: Saved) -> None:
-        """Load the weights; at the end of a resume what the strategy kept."""
-        if stage is Restore.MODULE:
-            self._load(saved)
-        elif stage is Restore.PLACE:
-            self._warn_of_changed_hparams(saved)
-            self._restore_strategy(saved)
-
-    def _load(self, saved: Saved) -> None:
+    def load(self, saved: Saved) -> None:
+        """Call the module's hook and load the weights; if they are spread over ranks, once the strategy has set up."""
         module, self._saved = self._module, saved
         if is_overridden(module, "on_load_checkpoint", LightningModule):
             module.on_load_checkpoint(saved.tree)
@@ -90,23 +87,12 @@ class Weights(Owner):
                 hparams=saved.tree.get("hyper_parameters"),
             )
 
-    def _load_digits(self, weights: dict[str, Any]) -> None:
-        """Load what was saved in more digits than the module had before its precision converted it."""
-        for name, value in self._module.state_dict().items():
-            kept = weights.get(name)
-            if isinstance(value, Tensor) and isinstance(kept, Tensor) and value.dtype == kept.dtype == torch.float64:
-                value.copy_(kept)
-
-    def _load_shards(self, saved: Saved) -> None:
-        left_out, weights = saved.tree.get("left_out", ()), saved.tree["state_dict"]
-        check_left_out(self._module, weights, left_out, saved.path)
-        strict = self._module.strict_loading and not left_out
-        self._strategy.load_module_state(self.model, weights, strict=strict)
-
-    def _warn_of_changed_hparams(self, saved: Saved) -> None:
+    def load_strategy(self, saved: Saved) -> None:
+        """Load what the strategy kept for this rank; say which hyperparameters have changed."""
+        strategy, own = self._strategy, saved.own.get("strategy")
         before, given = saved.tree.get("hyper_parameters") or {}, dict(self._module.hparams)
         changed = [name for name in before if name in given and _is_other(before[name], given[name])]
-        if changed and self._strategy.rank == 0:
+        if changed and saved.rank == 0:
             shown = ", ".join(f"{name} was {before[name]!r} and is {given[name]!r}" for name in changed[:5])
             shown += "..." if len(changed) > 5 else ""
             warn(
@@ -115,12 +101,9 @@ class Weights(Owner):
                 "To begin anew with its weights: load_from_checkpoint, and fit without ckpt_path.",
                 code="LT618",
             )
-
-    def _restore_strategy(self, saved: Saved) -> None:
-        strategy, own = self._strategy, saved.mine.get("strategy")
         if saved.same_ranks and own:
             strategy.load_state_dict(own_copy(own))
-        elif not saved.same_ranks and strategy.rank == 0 and any(state.get("strategy") for state in saved.by_rank):
+        elif not saved.same_ranks and saved.rank == 0 and any(state.get("strategy") for state in saved.by_rank):
             warn(
                 f"{saved.path} was saved on {len(saved.by_rank)} ranks and goes on with {strategy.world_size}: what "
                 f"strategy {strategy.name!r} keeps for each rank begins anew. Resume on as many ranks for the same "

@@ -20,12 +20,12 @@ from lt_core.ranks import Ranks
 from lt_core.seed import capture_generators, preserve_generators, restore_generators, seeding, states_beside
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
-from lt_loops.state.gaps import Gaps
-from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.origin import Saved
 from lt_loops.state.position import Position
+from lt_loops.state.unsaved import Unsaved
 
 
-class Loaders(Owner):
+class Loaders:
     """The user's loaders by kind (``train``, ``validate``, ``test``, ``predict``), asked for when they are needed.
 
     Arguments of ``fit`` and the others come first, then the datamodule, then the module's own methods.
@@ -134,48 +134,43 @@ class Loaders(Owner):
         found = {"datamodule": SetupDraws.of(self.datamodule), "module": SetupDraws.of(self.module)}
         return {name: draws.generators for name, draws in found.items() if draws is not None}
 
+    def load_draws(self, saved: Saved) -> None:
+        self.take_setup_draws(saved.tree.get("setup_draws", {}))
+
     def take_setup_draws(self, found: Mapping[str, Any]) -> None:
         """Have setups begin where those of another process did."""
         for name, generators in found.items():
             SetupDraws(generators).keep(getattr(self, name))
 
-    def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
+    def state(self, contents: Contents, unsaved: Unsaved) -> dict[str, Any]:
         """Return where setups draw, the datamodule's hyperparameters, and its state where that is wanted."""
         source, draws = self.datamodule, self.setup_draws()
         found: dict[str, Any] = {"setup_draws": draws} if draws else {}
         if isinstance(source, HyperparametersMixin):
-            found |= saved_hparams(source, "datamodule_", objects=gaps.objects)
+            found |= saved_hparams(source, "datamodule_", objects=unsaved.objects)
         if source is not None and hasattr(source, "state_dict") and not contents.weights_only:
             name = type(source).__qualname__
-            state = gaps.optional(f"the state of {name}", source.state_dict)
+            state = unsaved.optional(f"the state of {name}", source.state_dict)
             found |= {name: state} if state else {}
         return found
 
-    def complete(self, tree: dict[str, Any], contents: Contents, gaps: Gaps) -> None:
+    def call_save_hook(self, tree: dict[str, Any], unsaved: Unsaved) -> None:
         source = self.datamodule
-        if source is not None and hasattr(source, "on_save_checkpoint") and not contents.weights_only:
+        if source is not None and hasattr(source, "on_save_checkpoint"):
             hook = partial(source.on_save_checkpoint, tree)
-            gaps.optional(f"on_save_checkpoint of {type(source).__qualname__}", hook)
+            unsaved.optional(f"on_save_checkpoint of {type(source).__qualname__}", hook)
 
-    def shared_state(self, gaps: Gaps) -> dict[str, Any]:
-        return {"loaders": dict(self.epochs)}
+    def call_load_hook(self, saved: Saved) -> None:
+        if self.datamodule is not None and hasattr(self.datamodule, "on_load_checkpoint"):
+            self.datamodule.on_load_checkpoint(saved.tree)
 
-    def rank_state(self) -> dict[str, Any]:
-        """Return the generators before that; nothing where no loader drew from them."""
-        return {"loaders": dict(self.generators)} if self.generators else {}
-
-    def restore(self, stage: Restore, saved: Saved) -> None:
-        """Have setups draw as they did, the datamodule see the file, and loaders be asked for as in an earlier run."""
-        source = self.datamodule
-        if stage is Restore.SETUP:
-            self.take_setup_draws(saved.tree.get("setup_draws", {}))
-        elif stage is Restore.MODULE and source is not None and hasattr(source, "on_load_checkpoint"):
-            source.on_load_checkpoint(saved.tree)
-        elif stage is Restore.DATA:
-            if source is not None and hasattr(source, "load_state_dict") and type(source).__qualname__ in saved.tree:
-                source.load_state_dict(saved.tree[type(source).__qualname__])
-            self.epochs.update(saved.shared.get("loaders", {}))
-            self.generators.update(saved.mine.get("loaders", {}))
+    def load(self, saved: Saved) -> None:
+        """Load the datamodule's state, and have loaders be asked for as in an earlier run."""
+        source, name = self.datamodule, type(self.datamodule).__qualname__
+        if source is not None and hasattr(source, "load_state_dict") and name in saved.tree:
+            source.load_state_dict(saved.tree[name])
+        self.epochs.update(saved.shared.get("loaders", {}))
+        self.generators.update(saved.own.get("loaders", {}))
 
     def _owner(self, kind: str) -> DataSource | None:
         for owner in (self.datamodule, self.module):

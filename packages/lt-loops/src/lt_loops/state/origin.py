@@ -1,45 +1,81 @@
-"""The checkpoint that a run starts from, and the name of the run that it goes on with."""
+"""The checkpoint that a run starts from, and the name of the run that it continues."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
 from lt_core.files.checkpoint_header import Header
-from lt_loops.state.owner import Saved
 
 
+class Saved(NamedTuple):
+    """A checkpoint, as one of the ranks that start from it reads it.
+
+    Attributes:
+        tree: the whole file.
+        path: of the file.
+        resumes: whether a fit goes on; else only weights and what belongs to them count.
+        rank: whose place is to be taken, where the same ranks go on.
+        parts: of the data, as number and count: what each of the ranks that go on reads.
+        shared: the part of the tree that was the same on all ranks; empty where another library wrote the file, or
+            nothing resumes.
+        by_rank: the part of each rank.
+        same_ranks: whether as many ranks go on as there were, each in its part; else what belongs to a rank begins
+            anew.
+        same_shard: the part of a rank with the same shard of the data; None where it was cut otherwise.
+        own: the part of the rank whose place this one takes.
+    """
+
+    tree: dict[str, Any]
+    path: str
+    resumes: bool
+    rank: int
+    parts: list[tuple[int, int]]
+    shared: Mapping[str, Any]
+    by_rank: Sequence[Mapping[str, Any]]
+    same_ranks: bool
+    same_shard: Mapping[str, Any] | None
+    own: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, tree: dict[str, Any], path: str, *, resumes: bool, rank: int, parts: list[tuple[int, int]]) -> Saved:
+        """Return ``tree`` as ``rank`` reads it."""
+        shared: Mapping[str, Any] = (tree.get("lt") if resumes else None) or {}
+        ranks: Sequence[Mapping[str, Any]] = shared.get("ranks", ())
+        were = [tuple(state["part"]) for state in ranks if "part" in state]  # older files lack them
+        same_ranks = shared.get("world_size") == len(parts) and were in ([], parts)
+        same_shard = next((state for state in ranks if tuple(state.get("part", ())) == parts[rank]), None)
+        own = (ranks[rank] if same_ranks else same_shard or ranks[0]) if ranks else {}
+        return cls(tree, path, resumes, rank, parts, shared, ranks, same_ranks, same_shard, own)
+
+
+@dataclass(eq=False, slots=True)
 class Origin:
-    """Keeps where a run comes from.
+    """Where a run comes from.
 
     Attributes:
         path: of the checkpoint; a word (``"last"``) until the ranks have agreed on a file, None for none.
-        trusted: whether the file may run code as it is read.
         saved: its content; None before it was read, and where there is none.
         header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
     """
 
-    def __init__(self, path: str | None, *, trusted: bool) -> None:
-        self.path, self.trusted = path, trusted
-        self.saved: Saved | None = None
-        self.header = Header.of_new_run()
+    path: str | None
+    saved: Saved | None = None
+    header: Header = field(default_factory=Header.of_new_run)
 
-    def agreed(self, path: str | None, header: Header) -> None:
-        """Start from what rank 0 chose."""
-        self.path, self.header = path, header
 
-    def read(self, saved: Saved) -> Header | None:
-        """Go on with the run whose checkpoint was read; return what the file says of itself."""
-        found = Header.of(saved.tree)
-        self.saved, self.header = saved, self.header.resumed(found)
-        return found
+def own_copy(state: Any) -> Any:
+    """Return a deep copy of a saved state; torch copies no tensor of a compressed sparse layout by itself."""
+    return copy.deepcopy(
+        state, {id(leaf): leaf.detach().clone() for leaf in tree_leaves(state) if _is_compressed(leaf)}
+    )
 
-    def go_on_at(self, place: tuple[int, int, int]) -> None:
-        """Go on at the epoch, batch and step at which another library's run stood."""
-        assert self.saved is not None
-        self.saved = self.saved._replace(place=place)
 
-    def go_on_from(self, last: Origin) -> None:
-        self.header = last.header
-
-    def next_header(self, step: int, epoch: int, *, weights_only: bool) -> Header:
-        """Return what the next checkpoint of this run says of itself."""
-        self.header = self.header.next(step, epoch, weights_only=weights_only)
-        return self.header
+def _is_compressed(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.layout not in (torch.strided, torch.sparse_coo)

@@ -34,7 +34,7 @@ class Handle(Window):
     def __init__(self, run: Run, plan: Plan, direct: bool, inner: RunningStep | None, kind: str) -> None:
         super().__init__(run, plan, direct)
         self.inner, self.kind, self.optimizers = inner, kind, plan.optimizers
-        self.frequencies, self.schedulers = run.training.made.frequencies, run.training.schedulers.configs
+        self.frequencies, self.schedulers = run.training.optimization.frequencies, run.training.schedulers.configs
         self.callbacks, self.settings, self.profiler = run.callbacks, run.job.settings, run.job.profiler
         self.recorder, self._run = run.recorder, run
         self._step, self._takes_index = plan.step, plan.takes_index  # without what a step puts around it

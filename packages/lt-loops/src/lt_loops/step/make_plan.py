@@ -32,7 +32,7 @@ def make_plan(run: Run) -> Plan:
     training, strategy, limits, hooks = run.training, run.strategy, run.job.limits, run.hooks
     if training.dirty:
         hooks.forget()
-    plan, made = Plan(training.optimizers), training.made
+    plan, made = Plan(training.optimizers), training.optimization
     plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
     plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
     _fill_slots(plan, run.module, strategy, run.precision)
@@ -197,7 +197,7 @@ def _check_window(run: Run, window: int) -> None:
 def _check_layers(run: Run) -> None:
     """Warn of layers that came after the optimizers."""
     training, strategy = run.training, run.strategy
-    replaced = {*map(id, foreign_parameters(training.optimizers, run.module))} - training.made.foreign
+    replaced = {*map(id, foreign_parameters(training.optimizers, run.module))} - training.optimization.foreign
     if replaced and strategy.rank == 0 and not strategy.capabilities.sharded_parameters:
         warn(
             f"Layers of {type(run.module).__name__} were replaced after configure_optimizers: the new ones are not "

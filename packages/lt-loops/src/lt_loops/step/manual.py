@@ -30,7 +30,7 @@ class Manual(RunningStep):
         self.optimizers: Sequence[LightningOptimizer] = [
             LightningOptimizer(o, take_step, self._toggled) for o in plan.optimizers
         ]
-        self.training.uses_gradients(plan.optimizers)
+        self.training.open_gradients = plan.optimizers
         self.syncing = True
         self.stepped = False
         run.module._optimize_by(self)
@@ -39,7 +39,7 @@ class Manual(RunningStep):
         """Run the user's step and count it as one step if any optimizer stepped."""
         plan = self.plan
         self.stepped = False
-        self.training.uses_gradients(plan.optimizers)
+        self.training.open_gradients = plan.optimizers
         output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
         if self.stepped:
             self.training.stepped()
@@ -50,7 +50,7 @@ class Manual(RunningStep):
 
     def _backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Weigh, scale, run backward, reduce over the ranks."""
-        self.training.uses_gradients(self.plan.optimizers)
+        self.training.open_gradients = self.plan.optimizers
         feed = self.feed
         if feed is not None and feed.uneven and feed.weight != 1.0:
             loss = loss * feed.weight
@@ -67,7 +67,7 @@ class Manual(RunningStep):
             self.stepped |= self.plan.take_step(optimizer, **arguments)
         else:
             value = self._step_with(optimizer, closure, arguments)
-        self.training.uses_gradients([o for o in self.training.open_gradients if o is not optimizer])
+        self.training.open_gradients = [o for o in self.training.open_gradients if o is not optimizer]
         return value
 
     def _step_with(self, optimizer: Optimizer, closure: Callable[[], Any], arguments: dict[str, Any]) -> Any:

@@ -39,7 +39,7 @@ class Window(RunningStep):
         self.module, self.model, self.strategy = run.module, run.model, run.strategy
         self.precision, self.feed = run.precision, run.data.feed
         self.agenda, self.position, self.pending = run.agenda, run.position, run.training.pending
-        self.names = run.training.made.names
+        self.names = run.training.optimization.names
         self.params = params_of(*plan.optimizers)
         self.own = {name: params_of(o) for name, o in zip(self.names or [], plan.optimizers, strict=False)}
         self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not direct

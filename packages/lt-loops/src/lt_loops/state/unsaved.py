@@ -14,7 +14,7 @@ def listed(gaps: Mapping[str, str]) -> str:
     return "; ".join(f"{part} ({why})" for part, why in gaps.items())
 
 
-class Gaps:
+class Unsaved:
     """Collects the parts that could not be saved.
 
     Weights, counters and what a strategy keeps are not optional: their errors are raised.
