@@ -73,14 +73,33 @@ class Accelerator(Interface):
             ConfigError: for counts below 1, repeated indices, or devices that are not there.
             ConfigTypeError: for anything that is none of these forms.
         """
-        wanted = _read_devices(devices, self.name)
-        if isinstance(wanted, list):
-            return self._check_indices(wanted)
-        if isinstance(wanted, str):
+        expected = "a count (2), -1 for all, indices ([0, 2] or '0,2'), or 'auto'"
+        wanted: Any = devices.strip() if isinstance(devices, str) else devices
+        if wanted == "auto":
             wanted = self.auto_devices
+        elif isinstance(wanted, str):
+            try:
+                numbers = [int(part) for part in wanted.split(",") if part.strip()]
+                wanted = numbers if "," in wanted else numbers[0]
+            except (ValueError, IndexError):
+                raise ConfigError(f"devices={devices!r}: expected {expected}.", code="LT113") from None
+        listed = isinstance(wanted, Sequence)
+        numbers = list(wanted) if listed else [wanted]
+        if not all(isinstance(number, Integral) and not isinstance(number, bool) for number in numbers):
+            raise ConfigTypeError(
+                f"devices={devices!r} is a {type(devices).__name__}; expected {expected} for accelerator "
+                f"{self.name!r}.",
+                code="LT113",
+            )
+        if listed:
+            return self._check_indices(numbers, devices)
         available = self.count()
         if wanted == -1:
             return list(range(available if available is not None else 1))
+        if wanted < 1:
+            raise ConfigError(
+                f"devices={devices!r}: expected {expected}. For no accelerator take accelerator='cpu'.", code="LT113"
+            )
         if available is not None and wanted > available:
             raise ConfigError(
                 f"devices={devices!r} asks for {wanted} {self.name} devices, but {available} "
@@ -123,8 +142,10 @@ class Accelerator(Interface):
         """Return readings of ``device`` by name, with the unit in the name: bytes, percent, degrees Celsius, watts."""
         return {}
 
-    def _check_indices(self, indices: list[int]) -> list[int]:
-        available = self.count()
+    def _check_indices(self, given: list[Any], devices: object) -> list[int]:
+        indices, available = [int(index) for index in given], self.count()
+        if not indices or min(indices) < 0:
+            raise ConfigError(f"devices={devices!r}: expected at least one index, none below 0.", code="LT113")
         if len(set(indices)) != len(indices):
             raise ConfigError(f"devices={indices} names a device twice. Name each once.", code="LT112")
         missing = [i for i in indices if available is not None and i >= available]
@@ -210,41 +231,3 @@ def opened() -> dict[str, Accelerator]:
     torchs = Accelerator()
     torchs.device_type = own.type
     return {own.type: torchs, **_opened}
-
-
-def _read_devices(devices: object, name: str) -> int | str | list[int]:
-    """Return a count (-1: all), a list of indices, or ``"auto"``."""
-    expected = "a count (2), -1 for all, indices ([0, 2] or '0,2'), or 'auto'"
-    if isinstance(devices, str):
-        text = devices.strip()
-        if text in ("auto", "-1"):
-            return "auto" if text == "auto" else -1
-        try:
-            numbers = [int(part) for part in text.split(",") if part.strip()]
-        except ValueError:
-            numbers = []
-        if not numbers:
-            raise ConfigError(f"devices={devices!r}: expected {expected}.", code="LT113")
-        return _checked_list(numbers, devices) if "," in text else _checked_count(numbers[0], devices, expected)
-    if isinstance(devices, Integral) and not isinstance(devices, bool):
-        return _checked_count(int(devices), devices, expected)
-    if isinstance(devices, Sequence) and all(isinstance(d, Integral) and not isinstance(d, bool) for d in devices):
-        return _checked_list([int(d) for d in devices], devices)
-    raise ConfigTypeError(
-        f"devices={devices!r} is a {type(devices).__name__}; expected {expected} for accelerator {name!r}.",
-        code="LT113",
-    )
-
-
-def _checked_count(count: int, given: object, expected: str) -> int:
-    if count == -1 or count >= 1:
-        return count
-    raise ConfigError(
-        f"devices={given!r}: expected {expected}. For no accelerator take accelerator='cpu'.", code="LT113"
-    )
-
-
-def _checked_list(numbers: list[int], given: object) -> list[int]:
-    if not numbers or min(numbers) < 0:
-        raise ConfigError(f"devices={given!r}: expected at least one index, none below 0.", code="LT113")
-    return numbers

@@ -32,26 +32,28 @@ def move_to_device(batch: Any, device: torch.device | str) -> Any:
     return map_batch(move, batch)
 
 
-def map_batch(function: Callable[[Any], Any], batch: Any) -> Any:
-    """Return ``batch`` with ``function`` applied to each tensor and each other object that has a ``.to``."""
-    if isinstance(batch, Tensor):
+def _can_move(item: Any) -> bool:
+    return callable(getattr(item, "to", None)) and not isinstance(item, type)
+
+
+def map_batch(function: Callable[[Any], Any], batch: Any, applies: Callable[[Any], bool] = _can_move) -> Any:
+    """Return ``batch`` with ``function`` applied to each tensor and to what else ``applies``: objects with ``.to``."""
+    if isinstance(batch, Tensor) or applies(batch):
         return function(batch)
     if isinstance(batch, _LEAVES):
         return batch
-    if callable(getattr(batch, "to", None)) and not isinstance(batch, type):
-        return function(batch)
     if isinstance(batch, tuple):
-        items = [map_batch(function, item) for item in batch]
+        items = [map_batch(function, item, applies) for item in batch]
         return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
     if isinstance(batch, list):
-        return type(batch)(map_batch(function, item) for item in batch)
+        return type(batch)(map_batch(function, item, applies) for item in batch)
     if isinstance(batch, Mapping):
-        return rebuild_mapping(batch, {key: map_batch(function, value) for key, value in batch.items()})
+        return rebuild_mapping(batch, {key: map_batch(function, value, applies) for key, value in batch.items()})
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         moved = copy.copy(batch)
         for field in dataclasses.fields(batch):
             if hasattr(batch, field.name):
-                object.__setattr__(moved, field.name, map_batch(function, getattr(batch, field.name)))
+                object.__setattr__(moved, field.name, map_batch(function, getattr(batch, field.name), applies))
         return moved
     return batch
 

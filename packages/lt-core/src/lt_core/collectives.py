@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from lt_core.batch import map_batch, rebuild_mapping
+from lt_core.batch import map_batch
 from lt_core.ranks import Ranks
 
 __all__ = ["Collectives", "ModuleCollectives"]
@@ -34,16 +34,19 @@ class Collectives:
             sync_grads: let gradients flow back to the ranks that gave the tensors.
         """
         ranks = self._ranks()
-        if ranks is None:
-            return _with_tensors(data, getattr(self, "device", "cpu"))
+        device = getattr(self, "device", "cpu") if ranks is None else ranks.device
 
-        def gather(tensor: Tensor) -> Tensor:
+        def gather(item: Any) -> Tensor:
+            kind = torch.uint8 if isinstance(item, bool) else None  # Lightning's type for it
+            tensor = item if isinstance(item, Tensor) else torch.as_tensor(item, dtype=kind, device=device)
+            if ranks is None:
+                return tensor
             if sync_grads and tensor.requires_grad:
                 gathered: Tensor = _Gather.apply(tensor, ranks)  # type: ignore[no-untyped-call]
                 return gathered
             return ranks.all_gather(tensor.detach())
 
-        return map_batch(gather, _with_tensors(data, ranks.device))
+        return map_batch(gather, data, _is_number)
 
     def reduce(self, data: Tensor | float, op: str = "mean") -> Tensor:
         """Return a number or tensor reduced over the ranks; same shape, without gradient.
@@ -97,18 +100,8 @@ class ModuleCollectives(Collectives):
     barrier = _yielding(Collectives.barrier)
 
 
-def _with_tensors(data: Any, device: torch.device | str) -> Any:
-    """Return ``data`` with its numbers and arrays as tensors on ``device``."""
-    if isinstance(data, bool):
-        return torch.tensor(data, dtype=torch.uint8, device=device)  # Lightning's type for it
-    if isinstance(data, (int, float)) or (hasattr(data, "__array__") and not isinstance(data, Tensor)):
-        return torch.as_tensor(data, device=device)
-    if isinstance(data, list | tuple):
-        items = [_with_tensors(item, device) for item in data]
-        return type(data)(*items) if hasattr(data, "_fields") else type(data)(items)
-    if isinstance(data, Mapping):
-        return rebuild_mapping(data, {key: _with_tensors(value, device) for key, value in data.items()})
-    return data
+def _is_number(item: Any) -> bool:
+    return isinstance(item, (int, float)) or hasattr(item, "__array__")
 
 
 class _Gather(torch.autograd.Function):

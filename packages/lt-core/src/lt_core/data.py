@@ -287,11 +287,8 @@ def make_feed(
     """
     factory = plugins.find("data", "feed")
     if factory is not None:
-        more: dict[str, Any] = {"gather": gather} if gather is not None else {}
-        if stand_ins:
-            more["stand_ins"] = True
-        if by_seed:
-            more["by_seed"] = True
+        options = {"gather": gather, "stand_ins": stand_ins, "by_seed": by_seed}  # a feed of 0.1 knows none of them
+        more = {name: value for name, value in options.items() if value}
         feed: Feed = factory(loader, stage=stage, shard=shard, seed=seed, transfer=transfer, **more)
         return feed
     if shard.count > 1:

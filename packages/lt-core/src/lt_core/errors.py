@@ -255,9 +255,7 @@ def nearest_name(name: str, choices: Iterable[str], *, slip: bool = False) -> st
 @lru_cache(1024)  # the names of a class are looked at again in each run
 def _nearest(name: str, choices: tuple[str, ...], cutoff: float) -> str | None:
     by_lower = {choice.lower(): choice for choice in choices}
-    # no more letters can be common than the shorter has: most are out before difflib looks at letters
-    alike = [other for other in by_lower if 2 * min(len(name), len(other)) >= cutoff * len(name + other) - 1e-9]
-    near = difflib.get_close_matches(name, alike, n=1, cutoff=cutoff) if alike else []
+    near = difflib.get_close_matches(name, by_lower, n=1, cutoff=cutoff)
     return by_lower[near[0]] if near else None
 
 

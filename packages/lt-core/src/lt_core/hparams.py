@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import sys
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -183,17 +183,15 @@ def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: boo
         prefix: ``"datamodule_"`` for a datamodule.
         objects: keep all as they are, for a file that may hold any object.
     """
-    marks: list[tuple[str, list[Any]]] = []
-    plain, by_name = (dict(owner.hparams), {}) if objects else _split(owner, owner.hparams, marks)
-    if not plain and not by_name:
+    if not owner.hparams:
         return {}
-    entries: dict[str, Any] = {
-        "hyper_parameters": plain,
-        "hparams_name": owner.__dict__.get("_hparams_name") or "kwargs",
-    }
-    if owner.__dict__.get("_hparams_config"):
-        marks.append(("DictConfig", []))
-    _note(entries, by_name, marks)
+    state = owner.__dict__
+    entries: dict[str, Any] = {"hyper_parameters": dict(owner.hparams)}
+    if not objects:
+        _make_plain(entries, owner)
+    if state.get("_hparams_config"):
+        entries.setdefault("hparams_types", {}).setdefault("DictConfig", []).append([])
+    entries["hparams_name"] = state.get("_hparams_name") or "kwargs"
     return {prefix + key: value for key, value in entries.items()}
 
 
@@ -204,13 +202,8 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
         checkpoint: changed in place.
         owner: whose hook it was; warned of once.
     """
-    marks: list[tuple[str, list[Any]]] = []
-    plain, by_name = _split(owner, checkpoint.get("hyper_parameters", {}), marks)
-    if marks or by_name:
-        checkpoint["hyper_parameters"] = plain
-        _note(checkpoint, by_name, marks)
     warned: set[str] = owner.__dict__.setdefault("_warned_by_name", set())
-    new = [name for name in by_name if name not in warned]
+    new = [name for name in _make_plain(checkpoint, owner) if name not in warned]
     if new:
         warned.update(new)
         kind = type(owner).__qualname__
@@ -222,33 +215,28 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
         )
 
 
-def _split(
-    owner: HyperparametersMixin, hparams: Mapping[str, Any], marks: list[tuple[str, list[Any]]]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the hyperparameters that are plain data, and the names of the others; note what a file says besides."""
+def _make_plain(entries: dict[str, Any], owner: HyperparametersMixin) -> Iterable[str]:
+    """Make plain data of the ``hyper_parameters`` in ``entries``, in place; return the names of the others."""
     plain: dict[str, Any] = {}
     by_name: dict[str, Any] = {}
     hints = _hints_of(owner)
-    for name, value in hparams.items():
+    for name, value in entries.get("hyper_parameters", {}).items():
         form = Form(annotated=is_annotated(value, hints.get(name)))
         try:
             plain[name] = form.of(value, (name,))
         except NotPlainError:
             by_name[name] = Form(names=True).of(value)
-        else:
-            marks += form.marks
-    return plain, by_name
-
-
-def _note(checkpoint: dict[str, Any], by_name: dict[str, Any], marks: list[tuple[str, list[Any]]]) -> None:
-    """Add what a file says beside the plain data."""
+            continue
+        for kind, keys in form.marks:
+            if kind == "ndarray":
+                entries.setdefault("hparams_arrays", []).append(keys)
+            else:
+                entries.setdefault("hparams_types", {}).setdefault(kind, []).append(keys)
+    if plain or by_name:
+        entries["hyper_parameters"] = plain
     if by_name:
-        checkpoint["hparams_by_name"] = {**checkpoint.get("hparams_by_name", {}), **by_name}
-    for kind, keys in marks:
-        if kind == "ndarray":
-            checkpoint.setdefault("hparams_arrays", []).append(keys)
-        else:
-            checkpoint.setdefault("hparams_types", {}).setdefault(kind, []).append(keys)
+        entries["hparams_by_name"] = {**entries.get("hparams_by_name", {}), **by_name}
+    return by_name
 
 
 def _hints_of(owner: HyperparametersMixin) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from types import FunctionType
 from typing import Any
 
@@ -59,46 +60,36 @@ def untaken(cls: type, interface: type) -> dict[str, list[str]]:
         newest = getattr(interface, name, None)
         if name.startswith("_") or not isinstance(own, FunctionType) or not isinstance(newest, FunctionType):
             continue
-        missing = _missing(own, newest)
-        if missing:
+        mine = inspect.signature(own).parameters
+        kinds = {parameter.kind for parameter in mine.values()}
+        missing = [
+            key
+            for key, p in inspect.signature(newest).parameters.items()
+            if (p.kind not in kinds if p.kind in _VARIABLE else key not in mine and p.default is not p.empty)
+        ]
+        if missing and inspect.Parameter.VAR_KEYWORD not in kinds:
             found[name] = missing
     return found
 
 
-def _missing(own: FunctionType, newest: FunctionType) -> list[str]:
-    mine = inspect.signature(own).parameters
-    kinds = {parameter.kind for parameter in mine.values()}
-    if kinds.issuperset(_VARIABLE):
-        return []
-    missing = []
-    for name, parameter in inspect.signature(newest).parameters.items():
-        absent = parameter.kind not in kinds if parameter.kind in _VARIABLE else name not in mine
-        required = parameter.default is parameter.empty and parameter.kind not in _VARIABLE
-        if absent and not required and inspect.Parameter.VAR_KEYWORD not in kinds:
-            missing.append(name)
-    return missing
-
-
 def _dropping(cls: type, name: str, own: FunctionType, newest: FunctionType) -> Any:
-    signature = inspect.signature(own)
-    positions = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in signature.parameters.values())
-    variable = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
-    known = inspect.signature(newest).parameters
+    mine, known = inspect.signature(own).parameters, inspect.signature(newest).parameters
+    taken = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in mine.values())
+    if any(p.kind is p.VAR_POSITIONAL for p in mine.values()):
+        taken = sys.maxsize
     order = [key for key, parameter in known.items() if parameter.kind not in _VARIABLE]
     warned = False
 
     @functools.wraps(own)
     def taking_less(*args: Any, **kwargs: Any) -> Any:
         nonlocal warned
-        kept_args = args if variable else args[:positions]
-        kept = {key: value for key, value in kwargs.items() if key in signature.parameters}
-        lost = dict(zip([*order, *map(str, range(len(args)))][len(kept_args) :], args[len(kept_args) :], strict=False))
-        lost |= {key: value for key, value in kwargs.items() if key not in kept}
+        lost = dict(zip([*order, *map(str, range(len(args)))][taken:], args[taken:], strict=False))
+        lost |= {key: value for key, value in kwargs.items() if key not in mine}
         lost = {key: value for key, value in lost.items() if key not in known or value is not known[key].default}
         if lost and (not warned or not _CHANGES_NUMBERS.isdisjoint(lost)):
             warned = True
             _complain(cls, name, lost)
-        return own(*kept_args, **kept)
+        return own(*args[:taken], **{key: value for key, value in kwargs.items() if key in mine})
 
     return taking_less
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lt_core.errors import CheckpointError
 
@@ -148,47 +148,35 @@ def name_beside(path: Path) -> Path:
 
 
 class _Faithful(io.RawIOBase):
-    """A file for writers that lose an error's cause, or how much of a write was done."""
+    """A file for writers such as ``torch.save`` that lose an error's cause; the first error is kept."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self.raw = raw
         self.error: BaseException | None = None
         self.count = 0
-        self.held = bytearray()
 
     def writable(self) -> bool:
         return True
 
-    def write(self, data: object, /) -> int:
-        part = memoryview(data).cast("B")  # type: ignore[arg-type]
-        self.count += len(part)
-        if len(self.held) + len(part) < _BUFFER:  # most pieces of an archive are a few bytes
-            self.held += part
-        else:
-            self.write_held()
-            self._write(part)
-        return len(part)
-
-    def write_held(self) -> None:
-        """Write what is held back of small pieces."""
-        held, self.held = self.held, bytearray()
-        self._write(memoryview(held))
-
-    def _write(self, left: memoryview) -> None:
+    def write(self, data: Any, /) -> int:
+        if self.error is not None:  # the buffer above is emptied as it goes, and nobody would hear of its error
+            return len(data)
         try:
-            while left:
-                left = left[self.raw.write(left) :]
+            written = self.raw.write(data)
         except BaseException as error:
-            self.error = self.error or error
+            self.error = error
             raise
+        self.count += written
+        return written
 
 
 def fill(raw: IO[bytes], write: Callable[[IO[bytes]], object]) -> int:
     """Have ``write`` fill a file; return the bytes written. The first error of the file itself is what comes out."""
     faithful = _Faithful(raw)
+    buffered = io.BufferedWriter(faithful, _BUFFER)  # most pieces of an archive are a few bytes
     try:
-        write(faithful)  # type: ignore[arg-type]
-        faithful.write_held()
+        write(buffered)
+        buffered.flush()
     except Exception as error:
         raise faithful.error or error from None
     if faithful.error is not None:
