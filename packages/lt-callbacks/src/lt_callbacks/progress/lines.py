@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from lt_callbacks.progress.phase import Metrics, Phase, format_metrics, format_seconds
+from lt_callbacks.progress.phase import Display, Metrics, Phase, format_metrics, format_seconds
 from lt_core.terminal import say
 
 _FIRST, _LAST = 60.0, 600.0
 
 
-class LineDisplay:
+class LineDisplay(Display):
     """Prints one line at the end of each epoch, test or prediction, without control characters.
 
     One that takes long says so before: each minute in its first ten, every ten minutes after a hundred.
@@ -33,12 +33,6 @@ class LineDisplay:
             return
         took = format_seconds(phase.elapsed, short=True)
         _print(f"{phase.description}  {phase.count}", phase.mean_speed, took, format_metrics(metrics(), " "))
-
-    def resume(self, phase: Phase) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def _print(*parts: str) -> None:

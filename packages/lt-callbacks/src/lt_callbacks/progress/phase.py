@@ -131,7 +131,7 @@ Metrics = Callable[[], Mapping[str, Any]]
 
 
 class Display(Protocol):
-    """What puts phases before people's eyes.
+    """Shows phases to people; a subclass need not define what it has nothing to do for.
 
     Attributes:
         delay: seconds from the start of a phase until it first shows.
@@ -144,18 +144,22 @@ class Display(Protocol):
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
         """Show ``phase`` as it stands now."""
+        return
 
     def finish(self, phase: Phase, metrics: Metrics) -> None:
         """Show that ``phase`` is over."""
+        return
 
     def resume(self, phase: Phase) -> None:
         """Go on with ``phase`` after a nested one."""
+        return
 
     def close(self) -> None:
         """Leave a clean terminal; may be called twice."""
+        return
 
 
-class SilentDisplay:
+class SilentDisplay(Display):
     """Draws nothing."""
 
     delay = math.inf
@@ -163,17 +167,10 @@ class SilentDisplay:
     def interval(self, phase: Phase) -> float:
         return math.inf
 
-    def update(self, phase: Phase, metrics: Metrics) -> None:
-        """Draw nothing."""
 
-    def finish(self, phase: Phase, metrics: Metrics) -> None:
-        """Draw nothing."""
-
-    def resume(self, phase: Phase) -> None:
-        """Draw nothing."""
-
-    def close(self) -> None:
-        """Nothing to leave."""
+def convert_inf(count: float | None) -> int | None:
+    """Return a number of batches; None where it is unknown."""
+    return int(count) if count is not None and math.isfinite(count) else None
 
 
 def format_seconds(seconds: float | None, *, short: bool = False) -> str:

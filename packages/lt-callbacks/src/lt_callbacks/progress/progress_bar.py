@@ -13,7 +13,7 @@ from typing import Any
 from lt_callbacks.arguments import whole
 from lt_callbacks.progress.best import BestValues
 from lt_callbacks.progress.lines import LineDisplay
-from lt_callbacks.progress.phase import Display, Phase, SilentDisplay
+from lt_callbacks.progress.phase import Display, Phase, SilentDisplay, convert_inf
 from lt_core.callback import Callback
 from lt_core.module import LightningModule
 from lt_core.terminal import LossyStream, say
@@ -273,34 +273,31 @@ class ProgressBar(Callback):
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """End the bar; inside an epoch, go on with the epoch's."""
         self._finish()
-        if self._outer is not None:
-            self._return_to(self._outer)
+        if (outer := self._outer) is not None:
+            outer.skip(monotonic() - self._outer_left)
+            self._phase, self._done, self._outer = outer, self._outer_done, None
+            if self.is_enabled:
+                self._shown_on().resume(outer)
 
-    def on_test_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._finish()
-
-    def on_predict_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._finish()
+    on_test_end = on_validation_end
+    on_predict_end = on_validation_end
 
     # ---- the phases --------------------------------------------------------------------------------------------------
 
     def _begin_epoch(self) -> None:
-        total = self.total_train_batches
+        total, first = convert_inf(self.total_train_batches), self.trainer.batch_idx
         self._samples_before = self.trainer.global_samples
-        self._begin(
-            Phase(kind="train", description=self.train_description, total=_known(total), first=self.trainer.batch_idx)
-        )
+        self._begin(Phase(kind="train", description=self.train_description, total=total, first=first))
 
     def _begin_evaluation(self, kind: str, description: str, totals: Sequence[int | float]) -> None:
-        self._outer = self._phase if self._phase is not None and self._phase.kind == "train" else None
-        self._outer_done, self._outer_left, self._outer_behind = self._done, monotonic(), self._outer is not None
+        self._outer = outer = self._phase if self._phase is not None and self._phase.kind == "train" else None
+        self._outer_done, self._outer_left, self._outer_behind = self._done, monotonic(), outer is not None
         self._loader = self._before_loader = 0
         self.reset_dataloader_idx_tracker()
-        if self._outer is not None:
-            description = f"{self._outer.description} · {description}"
-        self._begin(
-            Phase(kind=kind, description=description, total=_known(sum(totals)), nested=self._outer is not None)
-        )
+        if outer is not None:
+            description = f"{outer.description} · {description}"
+        total = convert_inf(sum(totals))
+        self._begin(Phase(kind=kind, description=description, total=total, nested=outer is not None))
 
     def _begin(self, phase: Phase) -> None:
         self._phase, self._done = phase, phase.first
@@ -309,12 +306,6 @@ class ProgressBar(Callback):
             return
         display = self._shown_on()
         self._next_draw = max(self._last_draw + display.interval(phase), phase.started + display.delay)
-
-    def _return_to(self, outer: Phase) -> None:
-        outer.skip(monotonic() - self._outer_left)
-        self._phase, self._done, self._outer = outer, self._outer_done, None
-        if self.is_enabled:
-            self._shown_on().resume(outer)
 
     # ---- drawing -----------------------------------------------------------------------------------------------------
 
@@ -412,7 +403,3 @@ def _weight_of(outputs: Any) -> float | None:
     """Return the ``loss_weight`` of a batch, its samples or tokens; reads the device."""
     weight = outputs.get("loss_weight") if isinstance(outputs, Mapping) else None
     return None if weight is None else float(weight)
-
-
-def _known(total: float) -> int | None:
-    return int(total) if math.isfinite(total) else None

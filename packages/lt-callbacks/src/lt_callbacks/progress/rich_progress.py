@@ -124,7 +124,7 @@ class RichProgressBar(ProgressBar):
         ]
 
 
-class RichDisplay:
+class RichDisplay(Display):
     """Draws phases as tasks of one ``rich.progress.Progress``, which keeps prints above itself."""
 
     delay = 0.0
@@ -166,7 +166,10 @@ class RichDisplay:
 
     def finish(self, phase: Phase, metrics: Metrics) -> None:
         if self._has_row(phase):
-            self._say(self._history.add(phase, metrics(), self._progress.console.width))
+            from rich.text import Text
+
+            row = self._history.add(phase, metrics(), self._progress.console.width)
+            self._progress.console.print(Text.from_ansi(row), soft_wrap=True)
             return  # the next epoch, or the end, draws the bar
         if phase.nested and self._slot(phase) == "train":
             return
@@ -175,11 +178,6 @@ class RichDisplay:
         task = self._tasks.pop(phase.kind, None)
         if task is not None and (phase.nested or phase.kind == "sanity"):
             self._progress.remove_task(task)
-
-    def _say(self, text: str) -> None:
-        from rich.text import Text
-
-        self._progress.console.print(Text.from_ansi(text), soft_wrap=True)
 
     def _has_row(self, phase: Phase) -> bool:
         """Return whether a phase that is over stands as a row."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lt_callbacks.arguments import whole
-from lt_callbacks.progress.phase import Metrics, Phase, format_metrics
+from lt_callbacks.progress.phase import Display, Metrics, Phase, convert_inf, format_metrics
 from lt_callbacks.progress.rich_progress import INTERVAL, RichDisplay, RichProgressBar
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError
@@ -38,41 +37,33 @@ class PhaseBar:
     """
 
     def __init__(self, desc: str = "") -> None:
-        self.desc = desc
-        self._phase: Phase | None = None
+        self.show(Phase(kind="", description=desc))
+        self.disable = True
 
     def show(self, phase: Phase) -> None:
         """Be the bar of ``phase`` from here on."""
-        self._phase, self.desc = phase, phase.description
-
-    @property
-    def disable(self) -> bool:
-        return self._phase is None
+        self._phase, self.desc, self.disable = phase, phase.description, False
 
     @property
     def n(self) -> int:
         """Batches done."""
-        return self._phase.done if self._phase is not None else 0
+        return self._phase.done
 
     @property
     def total(self) -> int | None:
         """Batches in all; None where unknown."""
-        return self._phase.total if self._phase is not None else None
+        return self._phase.total
 
     @total.setter
     def total(self, total: float | None) -> None:
-        if self._phase is not None:
-            known = convert_inf(total)
-            self._phase.total = None if known is None else int(known)
+        self._phase.total = convert_inf(total)
 
     def reset(self, total: float | None = None) -> None:
         self.total = self.total if total is None else total
 
     def set_description(self, desc: str | None = None, refresh: bool = True) -> None:
         """Set what stands before the bar, until the next epoch, validation... begins."""
-        self.desc = desc or ""
-        if self._phase is not None:
-            self._phase.label = self.desc
+        self.desc = self._phase.label = desc or ""
 
     set_description_str = set_description
 
@@ -81,8 +72,7 @@ class PhaseBar:
         self.set_postfix_str(format_metrics({**dict(ordered_dict or {}), **values}))
 
     def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
-        if self._phase is not None:
-            self._phase.postfix = s
+        self._phase.postfix = s
 
     @staticmethod
     def write(s: object, file: Any = None, end: str = "\n", nolock: bool = False) -> None:
@@ -203,7 +193,7 @@ class TQDMProgressBar(RichProgressBar):
         return _tqdm_class()(desc=description, position=position, leave=leave, dynamic_ncols=True)
 
 
-class _TqdmDisplay:
+class _TqdmDisplay(Display):
     """Moves bars of tqdm on, the user's own among them."""
 
     delay = 0.0
@@ -235,9 +225,6 @@ class _TqdmDisplay:
         self.update(phase, metrics)
         self._owner._bars.pop(phase.kind).close()
 
-    def resume(self, phase: Phase) -> None:
-        """Do nothing: the epoch's bar stood beside the validation's."""
-
     def close(self) -> None:
         for bar in reversed(self._owner._bars.values()):
             bar.close()
@@ -259,11 +246,6 @@ def _tqdm_class() -> Any:
     except ModuleNotFoundError as error:
         text = f"A bar of tqdm's own needs tqdm, which lt's bar does not: {install_hint('tqdm')}"
         raise ModuleNotFoundError(text, name=error.name) from error
-
-
-def convert_inf(count: float | None) -> float | None:
-    """Return a bar's total: None, for tqdm, where it is unknown."""
-    return count if count is not None and math.isfinite(count) else None
 
 
 def __getattr__(name: str) -> Any:
