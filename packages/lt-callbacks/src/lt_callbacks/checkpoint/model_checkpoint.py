@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -38,6 +38,38 @@ from lt_core.plugins import install_hint
 from lt_core.trainer import TrainerAPI
 
 __all__ = ["ModelCheckpoint"]
+
+T = TypeVar("T")
+
+
+def _score(score: Tensor | float | None) -> Tensor | None:
+    return None if score is None else torch.as_tensor(score)
+
+
+def _scores(scores: Mapping[str, Tensor | float]) -> dict[str, Tensor]:
+    return {path: torch.as_tensor(score) for path, score in scores.items()}
+
+
+class Ranked(Generic[T]):
+    """A value of the ranking that users read; code written for Lightning sets it too.
+
+    Args:
+        name: of the value in the ranking.
+        convert: what a given value becomes.
+        given: where it goes, if not to ``name``.
+    """
+
+    def __init__(self, name: str, convert: Callable[[Any], T], given: str = "") -> None:
+        self._name, self._convert, self._given = name, convert, given or name
+
+    def __get__(self, callback: ModelCheckpoint | None, kind: type) -> T:
+        if callback is None:
+            return cast("T", self)
+        ranking = callback._store.readable(None) if self._convert is _score else callback._readable
+        return cast("T", getattr(ranking, self._name))
+
+    def __set__(self, callback: ModelCheckpoint, value: Any) -> None:
+        setattr(callback._store.ranking, self._given, self._convert(value))
 
 
 class ModelCheckpoint(Checkpoint):
@@ -177,69 +209,20 @@ class ModelCheckpoint(Checkpoint):
 
     # Whoever reads a path finds the file: see CheckpointStore.readable.
 
-    @property
-    def best_model_path(self) -> str:
-        """The best checkpoint, or the latest without ``monitor``; empty where there is none."""
-        return self._readable.best
-
-    @best_model_path.setter
-    def best_model_path(self, path: str | os.PathLike[str]) -> None:
-        self._store.ranking.name_best(os.fspath(path))
-
-    @property
-    def best_model_score(self) -> Tensor | None:
-        """The metric of the best checkpoint, 0-dim."""
-        return self._store.readable(None).best_score
-
-    @best_model_score.setter
-    def best_model_score(self, score: Tensor | float | None) -> None:
-        self._store.ranking.given_score = None if score is None else torch.as_tensor(score)
-
-    @property
-    def best_k_models(self) -> dict[str, Tensor]:
-        """Metrics of the kept checkpoints by path."""
-        return self._readable.scores
-
-    @best_k_models.setter
-    def best_k_models(self, scores: Mapping[str, Tensor | float]) -> None:
-        self._store.ranking.scores = {path: torch.as_tensor(score) for path, score in scores.items()}
-
-    @property
-    def kth_best_model_path(self) -> str:
-        """The kept checkpoint that goes next; empty while there is room."""
-        return self._readable.worst
-
-    @kth_best_model_path.setter
-    def kth_best_model_path(self, path: str | os.PathLike[str]) -> None:
-        self._store.ranking.worst = os.fspath(path)
-
-    @property
-    def kth_value(self) -> Tensor | None:
-        """The metric that a new checkpoint must beat, 0-dim."""
-        ranking = self._store.readable(None)
-        return ranking.scores.get(ranking.worst, ranking.given_worst)
-
-    @kth_value.setter
-    def kth_value(self, score: Tensor | float | None) -> None:
-        self._store.ranking.given_worst = None if score is None else torch.as_tensor(score)
-
-    @property
-    def current_score(self) -> Tensor | None:
-        """The metric as it was looked at last, 0-dim."""
-        return self._store.readable(None).current
-
-    @current_score.setter
-    def current_score(self, score: Tensor | float | None) -> None:
-        self._store.ranking.current = None if score is None else torch.as_tensor(score)
-
-    @property
-    def last_model_path(self) -> str:
-        """What ``save_last`` keeps."""
-        return self._readable.last
-
-    @last_model_path.setter
-    def last_model_path(self, path: str | os.PathLike[str]) -> None:
-        self._store.ranking.last = os.fspath(path)
+    best_model_path = Ranked("best", os.fspath, "named_best")
+    """The best checkpoint, or the latest without ``monitor``; empty where there is none."""
+    best_model_score = Ranked("best_score", _score, "given_score")
+    """The metric of the best checkpoint, 0-dim."""
+    best_k_models = Ranked("scores", _scores)
+    """Metrics of the kept checkpoints by path."""
+    kth_best_model_path = Ranked("worst", os.fspath)
+    """The kept checkpoint that goes next; empty while there is room."""
+    kth_value = Ranked("worst_score", _score, "given_worst")
+    """The metric that a new checkpoint must beat, 0-dim."""
+    current_score = Ranked("current", _score)
+    """The metric as it was looked at last, 0-dim."""
+    last_model_path = Ranked("last", os.fspath)
+    """What ``save_last`` keeps."""
 
     @property
     def _readable(self) -> CheckpointRanking:
@@ -476,13 +459,8 @@ class ModelCheckpoint(Checkpoint):
         self._write(trainer, filepath)
 
     def _write(self, trainer: TrainerAPI, path: str) -> None:
-        if weights := self._weights_beside(path):
-            mark = self._store.mark(weights)
-            trainer.save_checkpoint(weights, mark=mark, **self._contents_of(path) | {"weights_only": True})
-        trainer.save_checkpoint(path, mark=self._store.mark(path), **self._contents_of(path))
-
-    def _weights_beside(self, path: str) -> str:
-        return self._store.beside(path) if path != self._store.interrupted else ""
+        for file, contents in self._files_of(path):
+            trainer.save_checkpoint(file, **contents)
 
     def _write_due(self, trainer: TrainerAPI, path: str) -> None:
         if self._store.begin(path):
@@ -505,6 +483,13 @@ class ModelCheckpoint(Checkpoint):
             "exclude": self.exclude,
         }
         return {name: value for name, value in asked.items() if value}
+
+    def _files_of(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the files of one checkpoint with their contents, the weights alone first."""
+        contents = self._contents_of(path)
+        if weights := self._store.beside(path):
+            yield weights, contents | {"weights_only": True, "mark": self._store.mark(weights)}
+        yield path, contents | {"mark": self._store.mark(path)}
 
     # ---- what --------------------------------------------------------------------------------------------------------
 
@@ -615,13 +600,11 @@ class ModelCheckpoint(Checkpoint):
             self._store.write_ahead(trainer, self._save_checkpoint)
 
     def _ask(self, trainer: TrainerAPI, path: str) -> None:
-        mark, asked = self._store.mark(path), self._contents_of(path)
-        if self._saves_itself:
-            asked["write"] = partial(self._write_due, trainer)
-        elif weights := self._weights_beside(path):
-            contents = asked | {"weights_only": True}
-            trainer.request_save(weights, owner=self, mark=self._store.mark(weights), **contents)
-        trainer.request_save(path, owner=self, mark=mark, **asked)
+        for file, contents in self._files_of(path):
+            if not self._saves_itself:
+                trainer.request_save(file, owner=self, **contents)
+            elif file == path:
+                trainer.request_save(file, owner=self, write=partial(self._write_due, trainer), **contents)
 
     def _agreed_score(self, trainer: TrainerAPI, score: Tensor) -> Tensor:
         value = float(trainer.strategy.broadcast(float(score)))

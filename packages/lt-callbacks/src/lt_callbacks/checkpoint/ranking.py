@@ -69,11 +69,11 @@ class CheckpointRanking:
     @property
     def worst_score(self) -> Tensor | None:
         """Score of the one that goes next, 0-dim, or None while there is room."""
-        return self.scores.get(self.worst)
+        return self.scores.get(self.worst, self.given_worst)
 
     def takes(self, score: Tensor) -> bool:
         """Return whether a checkpoint of ``score`` would be among the kept ones."""
-        worst = self.worst_score
+        worst = self.scores.get(self.worst)
         if worst is None or self.save_top_k == -1:
             return True
         return bool(score < worst if self.mode == "min" else score > worst)
@@ -92,6 +92,8 @@ class CheckpointRanking:
         if path and path not in self.files and self.best in self.files:
             self.stands_in[self.best] = path
         self.best = path
+
+    named_best = property(None, name_best)
 
     def keep(self, path: str) -> None:
         """Keep ``path`` without a rank."""

@@ -212,7 +212,7 @@ class CheckpointStore:
 
     def beside(self, path: str) -> str:
         """Return where the weights of the checkpoint ``path`` lie alone; empty where they do not."""
-        if not self._weights_ending or path.endswith(self._weights_ending):
+        if not self._weights_ending or path.endswith(self._weights_ending) or path == self.interrupted:
             return ""
         return path.rpartition(".")[0] + self._weights_ending
 

@@ -254,11 +254,15 @@ class EarlyStopping(Callback):
                 EarlyStoppingReason.DIVERGENCE_THRESHOLD,
                 f"{name} = {value} is worse than divergence_threshold = {self.divergence_threshold:g}.",
             )
-        if self._better(current, float(self.best_score), abs(self.min_delta)):
+        if self._better(current, float(self.best_score) + self.min_delta):
             self._improve(current)
             return EarlyStoppingReason.NOT_STOPPED, ""
         self.wait_count += 1
-        if self._is_patient():
+        if isinstance(self.patience, Duration):
+            waits = self.patience.amount > 0 and multiples(self._now - self._best_at, self.patience) < 1
+        else:
+            waits = self.wait_count < self.patience
+        if waits:
             return EarlyStoppingReason.NOT_STOPPED, ""
         lately = f"in the last {self.wait_count} checks; its best was {float(self.best_score):.5g}."
         return (
@@ -266,13 +270,8 @@ class EarlyStopping(Callback):
             f"{name} did not get better by more than {abs(self.min_delta):g} {lately}",
         )
 
-    def _is_patient(self) -> bool:
-        if isinstance(self.patience, Duration):
-            return self.patience.amount > 0 and multiples(self._now - self._best_at, self.patience) < 1
-        return self.wait_count < self.patience
-
-    def _better(self, current: Tensor, than: float, by: float = 0.0) -> bool:
-        return bool(current < than - by if self.mode == "min" else current > than + by)
+    def _better(self, current: Tensor, than: float) -> bool:
+        return bool(current < than if self.mode == "min" else current > than)
 
     def _improve(self, current: Tensor) -> None:
         self.best_score, self._best_at = current, self._now

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ Run = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Wraps a forward, as a precision does."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class LayerRow:
     """One line of the table.
 
@@ -70,20 +71,30 @@ class ModuleTable:
             "ModelSummary", "max_depth", max_depth, -1, "0 for totals only, -1 for all levels"
         )
         counted = module if whole is None else whole
-        self.layers = dict(_layers(counted, max_depth))
-        parameters = list(counted.parameters())
-        self.total_parameters = sum(map(_count, parameters))
-        self.trainable_parameters = sum(_count(p) for p in parameters if p.requires_grad)
-        self.model_size = sum(map(_bytes, parameters)) / 1e6
-        self.has_lazy_parameters = any(map(is_lazy, parameters))
+        self.layers = _layers(counted, max_depth)
+        parameters = [p for p in counted.parameters() if not is_lazy(p)]
+        self.total_parameters = _count(parameters)
+        self.trainable_parameters = _count(p for p in parameters if p.requires_grad)
+        self.model_size = sum(p.numel() * p.element_size() for p in parameters) / 1e6
+        self.has_lazy_parameters = any(map(is_lazy, counted.parameters()))
         self.modes = Counter("train" if m.training else "eval" for m in list(counted.modules())[1:])
         listed = {id(p) for layer in self.layers.values() for p in layer.parameters()}
-        self.other_parameters = sum(_count(p) for p in parameters if id(p) not in listed) if self.layers else 0
+        self.other_parameters = _count(p for p in parameters if id(p) not in listed) if self.layers else 0
         wanted = getattr(module, "example_input_array", None) is not None
-        measured = _measure(module, dict(_layers(module, max_depth)), wrap) if wanted else None
+        measured = _measure(module, _layers(module, max_depth), wrap) if wanted else None
         self.has_example = measured is not None
-        self.total_flops = measured.total_flops if measured is not None else 0
-        self.rows = [_row(name, layer, measured) for name, layer in self.layers.items()]
+        self.total_flops = measured[""][0] if measured is not None else 0
+        found, unknown = ({}, (None, None, None)) if measured is None else (measured, (0, "?", "?"))
+        self.rows = [
+            LayerRow(
+                name,
+                type(layer).__name__,
+                _count(layer.parameters()),
+                "train" if layer.training else "eval",
+                *found.get(name, unknown),
+            )
+            for name, layer in self.layers.items()
+        ]
 
     @property
     def param_nums(self) -> list[int]:
@@ -137,7 +148,8 @@ class ModuleTable:
         if frozen:
             lines.append((human_count(frozen), "Non-trainable params"))
             lines.append((human_count(self.total_parameters), "Total params"))
-        lines.append((_megabytes(self.model_size), "Total estimated model params size (MB)"))
+        size = f"{self.model_size:.3f}" if self.model_size < 100 else f"{self.model_size:,.0f}"
+        lines.append((size, "Total estimated model params size (MB)"))
         if self.modes["eval"]:
             lines.append((f"{self.modes['eval']} of {self.modes.total()}", "Modules in eval mode"))
         if self.has_example:
@@ -165,13 +177,6 @@ class ModuleTable:
         return "\n".join(lines)
 
 
-@dataclass(slots=True)
-class _Measured:
-    sizes: dict[str, tuple[Any, Any]]
-    flops: dict[str, int]
-    total_flops: int
-
-
 def human_count(number: float) -> str:
     """Return a count in three digits and a letter: ``1234`` -> ``1.2 K``; ``0`` -> ``0``."""
     if number < 1000:
@@ -182,43 +187,30 @@ def human_count(number: float) -> str:
     return f"{digits} {' KMBT'[power]}"
 
 
-def _megabytes(size: float) -> str:
-    return f"{size:.3f}" if size < 100 else f"{size:,.0f}"
+def _count(parameters: Iterable[Tensor]) -> int:
+    return sum(0 if is_lazy(parameter) else parameter.numel() for parameter in parameters)
 
 
-def _count(parameter: Tensor) -> int:
-    return 0 if is_lazy(parameter) else parameter.numel()
+def _layers(module: nn.Module, max_depth: int) -> dict[str, nn.Module]:
+    named = module.named_modules()
+    return {name: layer for name, layer in named if name and (max_depth == -1 or name.count(".") < max_depth)}
 
 
-def _bytes(parameter: Tensor) -> int:
-    return 0 if is_lazy(parameter) else parameter.numel() * parameter.element_size()
+def _measure(
+    module: nn.Module, layers: dict[str, nn.Module], wrap: Run | None
+) -> dict[str, tuple[int, Any, Any]] | None:
+    """Run the example through ``forward``: FLOPs, input and output size by layer, the sum of FLOPs under ``""``.
 
-
-def _layers(module: nn.Module, max_depth: int) -> Iterator[tuple[str, nn.Module]]:
-    for name, layer in module.named_modules():
-        if name and (max_depth == -1 or name.count(".") < max_depth):
-            yield name, layer
-
-
-def _row(name: str, layer: nn.Module, measured: _Measured | None) -> LayerRow:
-    sizes = measured.sizes.get(name, ("?", "?")) if measured is not None else (None, None)
-    return LayerRow(
-        name=name,
-        kind=type(layer).__name__,
-        parameters=sum(map(_count, layer.parameters())),
-        mode="train" if layer.training else "eval",
-        flops=measured.flops.get(name, 0) if measured is not None else None,
-        in_size=sizes[0],
-        out_size=sizes[1],
-    )
-
-
-def _measure(module: nn.Module, layers: dict[str, nn.Module], wrap: Run | None) -> _Measured | None:
-    """Run the example through ``forward``; where that fails, say so and go on without sizes."""
+    Where it fails, there is a warning and no sizes.
+    """
     from torch.utils.flop_counter import FlopCounterMode
 
     sizes: dict[str, tuple[Any, Any]] = {}
-    handles = [layer.register_forward_hook(_note_sizes(sizes, name)) for name, layer in layers.items()]
+
+    def note(name: str, _: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        sizes.setdefault(name, (_shape(inputs[0] if len(inputs) == 1 else inputs), _shape(output)))
+
+    handles = [layer.register_forward_hook(partial(note, name)) for name, layer in layers.items()]
     counter = FlopCounterMode(display=False)
     try:
         with preserve_generators(), _evaluating(module), torch.no_grad(), counter:
@@ -233,10 +225,12 @@ def _measure(module: nn.Module, layers: dict[str, nn.Module], wrap: Run | None) 
     finally:
         for handle in handles:
             handle.remove()
-    root = type(module).__name__
     counts = counter.get_flop_counts()
-    flops = {name: sum(counts.get(f"{root}.{name}", {}).values()) for name in layers}
-    return _Measured(sizes, flops, counter.get_total_flops())
+    found: dict[str, tuple[int, Any, Any]] = {"": (counter.get_total_flops(), None, None)}
+    for name in layers:
+        flops = sum(counts.get(f"{type(module).__name__}.{name}", {}).values())
+        found[name] = flops, *sizes.get(name, ("?", "?"))
+    return found
 
 
 def _call(forward: Callable[..., Any], example: Any, module: nn.Module) -> None:
@@ -260,14 +254,6 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for layer, training in modes:
             layer.training = training
-
-
-def _note_sizes(sizes: dict[str, tuple[Any, Any]], name: str) -> Callable[[nn.Module, Any, Any], None]:
-    def note(_: nn.Module, inputs: Any, output: Any) -> None:
-        one = inputs[0] if isinstance(inputs, tuple) and len(inputs) == 1 else inputs
-        sizes.setdefault(name, (_shape(one), _shape(output)))
-
-    return note
 
 
 def _shape(value: Any) -> Any:
