@@ -12,7 +12,6 @@ from lt_averaging import EMAWeightAveraging, StochasticWeightAveraging
 from lt_callbacks import (
     DeviceStatsMonitor,
     EarlyStopping,
-    GradientAccumulationScheduler,
     LearningRateMonitor,
     ModelCheckpoint,
     OnExceptionCheckpoint,
@@ -25,7 +24,14 @@ from lt_loops import Trainer
 from lt_profilers import NaNGuard, ThroughputMonitor
 from lt_profilers.monitors.nan_guard import NonFiniteError
 from lt_testing import assert_resumes_exactly
-from lt_tuning import BackboneFinetuning, BatchSizeFinder, LearningRateFinder, ModelPruning, Tuner
+from lt_tuning import (
+    BackboneFinetuning,
+    BatchSizeFinder,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    ModelPruning,
+    Tuner,
+)
 
 
 @pytest.fixture(autouse=True)

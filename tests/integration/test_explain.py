@@ -12,8 +12,9 @@ from lt_loops import Trainer
 
 pytest.importorskip("lt_strategies")
 
-from lt_callbacks import EarlyStopping, GradientAccumulationScheduler, ModelCheckpoint, Timer
+from lt_callbacks import EarlyStopping, ModelCheckpoint, Timer
 from lt_parallel import FSDP, ModelParallel, Pipelined, PipelineParallel
+from lt_tuning import GradientAccumulationScheduler
 
 
 @pytest.fixture

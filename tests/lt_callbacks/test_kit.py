@@ -37,13 +37,6 @@ class TestProgressBar(CallbackKit):
         return cb.ProgressBar()
 
 
-class TestGradientAccumulationScheduler(CallbackKit):
-    observes = False
-
-    def make_callback(self, folder):
-        return cb.GradientAccumulationScheduler({1: 2})
-
-
 class TestOnExceptionCheckpoint(CallbackKit):
     def make_callback(self, folder):
         return cb.OnExceptionCheckpoint(folder)

@@ -4,53 +4,15 @@ import torch
 from lt_callbacks import (
     BasePredictionWriter,
     EarlyStopping,
-    GradientAccumulationScheduler,
     LambdaCallback,
     ModelCheckpoint,
     OnExceptionCheckpoint,
     Timer,
 )
-from lt_core import LightningModule
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 from lt_core.interface import is_overridden
 from lt_testing import FakeTrainer
-
-# ---- accumulation ----------------------------------------------------------------------------------------------------
-
-
-def test_accumulation_follows_the_schedule_and_the_trainer_gets_its_own_back():
-    callback, trainer = GradientAccumulationScheduler({1: 4, 3: 2}), FakeTrainer()
-    callback.on_fit_start(trainer, trainer.lightning_module)
-    seen = []
-    for trainer.current_epoch in range(5):
-        callback.on_train_epoch_start(trainer, trainer.lightning_module)
-        seen.append(trainer.accumulate_grad_batches)
-    callback.teardown(trainer, trainer.lightning_module, "fit")
-    assert seen == [1, 4, 4, 2, 2]
-    assert trainer.accumulate_grad_batches == 1
-
-
-def test_an_epoch_resumed_in_its_middle_has_its_count():
-    callback, trainer = GradientAccumulationScheduler({1: 4}), FakeTrainer(current_epoch=2)
-    callback.on_fit_start(trainer, trainer.lightning_module)
-    assert trainer.accumulate_grad_batches == 4
-
-
-@pytest.mark.parametrize("scheduling", [{}, {-1: 2}, {0: 0}, {0: 1.5}, [4]])
-def test_wrong_schedules_are_refused(scheduling):
-    with pytest.raises(ConfigError, match="GradientAccumulationScheduler"):
-        GradientAccumulationScheduler(scheduling)
-
-
-def test_contradictions_are_refused():
-    callback, manual = GradientAccumulationScheduler({0: 2}), LightningModule()
-    manual.automatic_optimization = False
-    with pytest.raises(ConfigError, match="accumulate_grad_batches=3"):
-        callback.on_fit_start(FakeTrainer(accumulate_grad_batches=3), LightningModule())
-    with pytest.raises(ConfigError, match="automatic_optimization"):
-        callback.on_fit_start(FakeTrainer(), manual)
-
 
 # ---- subclasses ------------------------------------------------------------------------------------------------------
 
@@ -61,7 +23,6 @@ def test_contradictions_are_refused():
         (EarlyStopping, ["loss"]),
         (ModelCheckpoint, []),
         (Timer, []),
-        (GradientAccumulationScheduler, [{0: 2}]),
         (OnExceptionCheckpoint, ["folder"]),
     ],
 )

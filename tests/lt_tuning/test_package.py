@@ -15,7 +15,8 @@ def test_every_name_loads_and_the_stub_lists_the_same():
 
 
 def test_callbacks_are_found_by_name():
-    for name in ("backbone_finetuning", "batch_size_finder", "learning_rate_finder", "model_pruning"):
+    names = "backbone_finetuning batch_size_finder gradient_accumulation_scheduler learning_rate_finder model_pruning"
+    for name in names.split():
         kind = plugins.load("callbacks", name)
         assert kind.__name__ in lt_tuning.__all__
         assert kind.__name__.lower() == name.replace("_", "")

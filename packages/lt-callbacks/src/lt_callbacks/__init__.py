@@ -12,7 +12,6 @@ _WHERE = {
     "Callback": "lt_core.callback",
     "Checkpoint": ".checkpoint.base",
     "EarlyStopping": ".stopping.early_stopping",
-    "GradientAccumulationScheduler": ".gradient_accumulation_scheduler",
     "LambdaCallback": ".lambda_function",
     "LearningRateMonitor": ".monitors.learning_rate",
     "ModelCheckpoint": ".checkpoint.model_checkpoint",

@@ -1,7 +1,6 @@
 from lt_callbacks.checkpoint.base import Checkpoint as Checkpoint
 from lt_callbacks.checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.checkpoint.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
-from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
 from lt_callbacks.monitors.learning_rate import LearningRateMonitor as LearningRateMonitor
 from lt_callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter

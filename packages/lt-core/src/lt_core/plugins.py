@@ -92,6 +92,9 @@ _BY_PACKAGE = {
     "callbacks": {
         "lt-callbacks": "early_stopping learning_rate_monitor model_checkpoint model_summary rich_progress_bar timer "
         "tqdm_progress_bar",
+        "lt-profilers": "device_stats_monitor memory_snapshot nan_guard spike_detection throughput_monitor",
+        "lt-tuning": "backbone_finetuning batch_size_finder gradient_accumulation_scheduler learning_rate_finder "
+        "model_pruning",
     },
     "data": {"lt-data": "feed prepare"},
     "checkpoint_io": {"lt-checkpoint": "async sharded torch"},
@@ -119,7 +122,7 @@ _BY_PACKAGE = {
         "lt-recipes": "when",
         "lt-averaging": "EMAWeightAveraging StochasticWeightAveraging WeightAveraging",
         "lt-tuning": "BackboneFinetuning BaseFinetuning BatchSizeFinder LearningRateFinder ModelPruning OptunaPruning "
-        "Tuner multiplicative",
+        "GradientAccumulationScheduler Tuner multiplicative",
     },
     "names of lt_data": {"lt-recipes": "BlockShuffle TokenBudget"},
     "names of lt_strategies": {"lt-parallel": "FSDP ModelParallel PipelineParallel Pipelined"},

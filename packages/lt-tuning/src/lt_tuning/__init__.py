@@ -1,4 +1,4 @@
-"""Finetuning by layers, pruning, finders of learning rate and batch size, and Optuna's pruning.
+"""Finetuning by layers, pruning, scheduled accumulation, finders of learning rate and batch size, Optuna's pruning.
 
 Names load when they are used; importing this package costs nothing.
 """
@@ -11,6 +11,7 @@ _WHERE = {
     "BackboneFinetuning": ".finetuning",
     "BaseFinetuning": ".finetuning",
     "BatchSizeFinder": ".batch_size_finder",
+    "GradientAccumulationScheduler": ".gradient_accumulation_scheduler",
     "LearningRateCurve": ".lr_finder",
     "LearningRateFinder": ".lr_finder",
     "ModelPruning": ".pruning",

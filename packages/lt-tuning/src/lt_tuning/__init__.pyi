@@ -2,6 +2,7 @@ from lt_tuning.batch_size_finder import BatchSizeFinder as BatchSizeFinder
 from lt_tuning.finetuning import BackboneFinetuning as BackboneFinetuning
 from lt_tuning.finetuning import BaseFinetuning as BaseFinetuning
 from lt_tuning.finetuning import multiplicative as multiplicative
+from lt_tuning.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_tuning.lr_finder import LearningRateCurve as LearningRateCurve
 from lt_tuning.lr_finder import LearningRateFinder as LearningRateFinder
 from lt_tuning.optuna_pruning import OptunaPruning as OptunaPruning

@@ -6,7 +6,6 @@ from lt_averaging.weight_averaging import WeightAveraging as WeightAveraging
 from lt_callbacks.checkpoint.base import Checkpoint as Checkpoint
 from lt_callbacks.checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.checkpoint.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
-from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
 from lt_callbacks.monitors.learning_rate import LearningRateMonitor as LearningRateMonitor
 from lt_callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
@@ -36,6 +35,7 @@ from lt_recipes.filtered import when as when
 from lt_tuning.batch_size_finder import BatchSizeFinder as BatchSizeFinder
 from lt_tuning.finetuning import BackboneFinetuning as BackboneFinetuning
 from lt_tuning.finetuning import BaseFinetuning as BaseFinetuning
+from lt_tuning.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_tuning.lr_finder import LearningRateFinder as LearningRateFinder
 from lt_tuning.optuna_pruning import OptunaPruning as OptunaPruning
 from lt_tuning.pruning import ModelPruning as ModelPruning

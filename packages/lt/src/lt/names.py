@@ -38,7 +38,7 @@ NAMES: dict[str, dict[str, str]] = {
         "EMAWeightAveraging": "lt_averaging:EMAWeightAveraging",
         "EarlyStopping": "lt_callbacks:EarlyStopping",
         "GarbageCollection": "lt_profilers:GarbageCollection",
-        "GradientAccumulationScheduler": "lt_callbacks:GradientAccumulationScheduler",
+        "GradientAccumulationScheduler": "lt_tuning:GradientAccumulationScheduler",
         "LambdaCallback": "lt_callbacks:LambdaCallback",
         "LearningRateFinder": "lt_tuning:LearningRateFinder",
         "LearningRateMonitor": "lt_callbacks:LearningRateMonitor",
