@@ -72,7 +72,9 @@ MISTAKES = {
 def message_of(mistake):
     """Return the error that the user of a row sees, or the warning where the row is of one."""
     torch.manual_seed(0)
-    ours = {name: getattr(package, name) for package in (lt_averaging, lt_callbacks, lt_tuning) for name in package.__all__}
+    ours = {
+        name: getattr(package, name) for package in (lt_averaging, lt_callbacks, lt_tuning) for name in package.__all__
+    }
     net = _runs.Net()
     loader = DataLoader(TensorDataset(torch.ones(8, 2)), 2)
     names = {**ours, "net": net, "loader": loader, "fit": _runs._runner("fit")}

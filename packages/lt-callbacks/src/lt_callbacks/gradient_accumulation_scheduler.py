@@ -4,6 +4,6 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    from lt_callbacks.lazy import load_name
+    from lt_core.plugins import load_name
 
     return load_name("lt_callbacks", {}, name)
