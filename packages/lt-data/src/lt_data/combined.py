@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lt_core.data import holds_loaders, length_of, set_epoch
+from lt_core.data import Feed, holds_loaders, length_of, set_epoch
 from lt_core.errors import ConfigError, DataError, did_you_mean
 from lt_data.shards import seed_for
 
@@ -81,7 +81,9 @@ class CombinedLoader:
     @property
     def flattened(self) -> list[Any]:
         """The loaders in a flat list."""
-        return flatten(self.iterables)
+        found: list[Any] = []
+        map_tree(found.append, self.iterables)
+        return found
 
     @flattened.setter
     def flattened(self, loaders: Sequence[Any]) -> None:
@@ -114,26 +116,30 @@ class CombinedLoader:
         Raises:
             TypeError: where a loader that decides it has no length.
         """
-        length = self.length(self.epoch)
-        if length is None:
+        if (length := self.length(self.epoch)) is None:
             raise TypeError("CombinedLoader has no length, because a loader in it has none")
         return length
 
     def length(self, epoch: int) -> int | None:
         """Return the number of turns in an epoch; None where unknown."""
-        return combined_length(self.mode, self.lengths(), self.draws(epoch))
+        lengths = self.lengths()
+        known = [length for length in lengths if length is not None]
+        if self.mode == "min_size":
+            return min(known, default=None)
+        if len(known) < len(lengths):
+            return None
+        if self.mode == "weighted":
+            return _drawn_length(known, self.draws(epoch))
+        return sum(known) if self.mode == "sequential" else max(known)
 
     def lengths(self) -> list[int | None]:
         """Return the batches of each loader, limits applied; None where unknown."""
-        pairs = zip(self.flattened, self.limits_of(), strict=True)
-        return [limited(length_of(loader), limit) for loader, limit in pairs]
+        lengths = [one.num_batches if isinstance(one, Feed) else length_of(one) for one in self.flattened]
+        return [_limited(length, limit) for length, limit in zip(lengths, self.limits_of(), strict=True)]
 
     def limits_of(self) -> list[int | float | None]:
         """Return the limit of each loader."""
-        count = len(self.flattened)
-        if isinstance(self.limits, Sequence):
-            return list(self.limits)
-        return [self.limits] * count
+        return list(self.limits) if isinstance(self.limits, Sequence) else [self.limits] * len(self.flattened)
 
     def __iter__(self) -> Iterator[Turn]:
         """Yield ``(batch, batch_idx, dataloader_idx)``; in ``"sequential"`` each loader's batches count from 0."""
@@ -174,7 +180,7 @@ class Part:
     def __init__(self, loader: Iterable[Any], length: int | None, limit: float | None) -> None:
         """Read ``loader``: at most ``length`` batches where a ``limit`` was set."""
         self.loader = loader
-        self.limit = None if limit is None or limit == float("inf") else int(limit if length is None else length)
+        self.limit = None if limit is None or limit == math.inf else int(limit if length is None else length)
         self.iterator: Iterator[Any] = iter(())
         self.rounds = 0
         self.ended = False
@@ -258,18 +264,6 @@ def _again(part: Part) -> Any:
     return batch
 
 
-def combined_length(mode: str, lengths: list[int | None], draws: Iterator[int]) -> int | None:
-    """Return how many turns loaders of these lengths make; None where unknown."""
-    known = [length for length in lengths if length is not None]
-    if mode == "min_size":
-        return min(known, default=None)
-    if len(known) < len(lengths):
-        return None
-    if mode == "weighted":
-        return _drawn_length(known, draws)
-    return sum(known) if mode == "sequential" else max(known, default=0)
-
-
 def _drawn_length(lengths: list[int], draws: Iterator[int]) -> int:
     left, ended = list(lengths), [False] * len(lengths)
     for turn, number in enumerate(draws):
@@ -282,9 +276,9 @@ def _drawn_length(lengths: list[int], draws: Iterator[int]) -> int:
     return 0
 
 
-def limited(length: int | None, limit: float | None) -> int | None:
+def _limited(length: int | None, limit: float | None) -> int | None:
     """Return how many of ``length`` batches a limit leaves; None where unknown."""
-    if limit is None or (isinstance(limit, float) and limit == float("inf")):
+    if limit is None or limit == math.inf:
         return length
     if isinstance(limit, float):
         if length is None:
@@ -294,13 +288,6 @@ def limited(length: int | None, limit: float | None) -> int | None:
             )
         return int(length * limit)
     return limit if length is None else min(length, limit)
-
-
-def flatten(tree: Any) -> list[Any]:
-    """Return the leaves of nested lists, tuples and dicts of loaders."""
-    found: list[Any] = []
-    map_tree(found.append, tree)
-    return found
 
 
 def map_tree(function: Callable[[Any], Any], tree: Any, *, top: bool = True) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -74,24 +75,22 @@ def feed(
     return made
 
 
+@dataclass
 class _Maker:
     """Chooses the reader for one loader."""
 
-    def __init__(
-        self,
-        loader: Any,
-        shard: Shard,
-        seed: int,
-        exact: bool,
-        stand_ins: bool,
-        gather: Callable[..., Any] | None,
-        pins: bool,
-        noted: bool,
-        by_seed: bool,
-    ) -> None:
-        self.loader, self.shard, self.seed, self.exact, self.stand_ins = loader, shard, seed, exact, stand_ins
-        self.gather, self.pins, self.noted, self.by_seed = gather, pins, noted, by_seed
-        self.is_users_own = shard.count == 1  # then several ranks, if there are, shard by themselves
+    loader: Any
+    shard: Shard
+    seed: int
+    exact: bool
+    stand_ins: bool
+    gather: Callable[..., Any] | None
+    pins: bool
+    noted: bool
+    by_seed: bool
+
+    def __post_init__(self) -> None:
+        self.is_users_own = self.shard.count == 1  # then several ranks, if there are, shard by themselves
 
     def reader(self) -> Reader:
         """Return the reader of this rank's part."""
@@ -107,13 +106,13 @@ class _Maker:
         self.is_users_own = True
         loader = self._seeded(loader)
         find = partial(find_rows, loader, pins=self.pins)
-        rows = find()
-        exact = self.exact
-        reader = (
-            LoaderReader(loader, exact=exact, noted=self.noted or _batches_by_itself(loader))
-            if rows is None
-            else RowsReader(loader, rows, find, exact=exact, noted=self.noted)
-        )
+        if (rows := find()) is not None:
+            return self._own(RowsReader(loader, rows, find, exact=self.exact, noted=self.noted))
+        # a batch sampler of the user's makes the batches: nothing else knows their sizes
+        noted = self.noted or type(loader.batch_sampler) not in (BatchSampler, type(None))
+        return self._own(LoaderReader(loader, exact=self.exact, noted=noted))
+
+    def _own(self, reader: Reader) -> Reader:
         reader.shard = self.shard
         return reader
 
@@ -172,9 +171,7 @@ class _Maker:
             from lt_data.readers.joined import counting
 
             loader = counting(loader)
-        reader = LoaderReader(loader, exact=self.exact)
-        reader.shard = self.shard
-        return reader
+        return self._own(LoaderReader(loader, exact=self.exact))
 
     def _seeded(self, loader: DataLoader[Any]) -> DataLoader[Any]:
         """Return a loader that shards by itself with workers seeded by rank, where ``seed_everything`` was asked to."""
@@ -216,11 +213,6 @@ def _is_sharded(loader: DataLoader[Any], shard: Shard, training: bool) -> bool:
 
 def _own_sampler(loader: DataLoader[Any]) -> DistributedSampler[Any] | None:
     return next((sampler for sampler in samplers_of(loader) if isinstance(sampler, DistributedSampler)), None)
-
-
-def _batches_by_itself(loader: DataLoader[Any]) -> bool:
-    """Return whether a batch sampler of the user's makes the batches: nothing else knows their sizes."""
-    return type(loader.batch_sampler) not in (BatchSampler, type(None))
 
 
 def is_plain_loader(loader: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from itertools import islice
 from typing import Any
 
@@ -32,15 +33,19 @@ class CombinedReader(Reader):
 
     @property
     def length(self) -> int | None:
-        return self._as_fed(self.loader).length(self.loader.epoch)
+        return self._as_fed().length(self.loader.epoch)
+
+    @property
+    def _turn(self) -> int | None:
+        """Number of the loader whose turn it is; None where all have theirs at once."""
+        return self.dataloader_idx if self.loader.mode in ("sequential", "weighted") else None
 
     @property
     def positions(self) -> list[int] | None:
-        return self.feeds[self.dataloader_idx].indices if self.loader.mode in ("sequential", "weighted") else None
+        return None if self._turn is None else self.feeds[self._turn].indices
 
     def batch_size(self, batches: int) -> int | None:
-        alone = self.loader.mode in ("sequential", "weighted")
-        sizes = {feed.batch_size for feed in ([self.feeds[self.dataloader_idx]] if alone else self.feeds)}
+        sizes = {feed.batch_size for n, feed in enumerate(self.feeds) if self._turn in (None, n)}
         return sizes.pop() if len(sizes) == 1 else None
 
     def accepts(self, kind: str, shard: Shard) -> bool:
@@ -56,10 +61,9 @@ class CombinedReader(Reader):
         return {"readers": [part.state_dict() for part in self._parts]}
 
     def state_before(self, batches: int) -> dict[str, Any]:
-        alone = self.dataloader_idx if self.loader.mode in ("sequential", "weighted") else None
         ends = self.loader.mode == "max_size"
-        took = [not (ends and r.ended) if alone is None else n == alone for n, r in enumerate(self._parts)]
-        return {"readers": [r.state_dict(before=before) for r, before in zip(self._parts, took, strict=True)]}
+        took = [self._turn in (None, n) and not (ends and part.ended) for n, part in enumerate(self._parts)]
+        return {"readers": [part.state_dict(before=before) for part, before in zip(self._parts, took, strict=True)]}
 
     def rest_state(self) -> dict[str, Any]:
         return {"feeds": [feed.state_dict() for feed in self.feeds]}
@@ -83,23 +87,16 @@ class CombinedReader(Reader):
         return self.loader.nested(batches) if number is None else batches[0]
 
     def advice(self) -> str:
-        slowest = max(self.feeds, key=lambda feed: feed.num_batches or 0)
-        return slowest.advice()
+        return max(self.feeds, key=lambda feed: feed.num_batches or 0).advice()
 
-    def _as_fed(self, loader: CombinedLoader) -> CombinedLoader:
-        """Return ``loader`` over the feeds, whose lengths are this rank's."""
-        fed = CombinedLoader(
-            [_Sized(feed.num_batches) for feed in self.feeds],
-            loader.mode,
-            weights=loader.weights,
-            limits=loader.limits_of(),
-            seed=loader.seed,
-        )
-        fed.epoch = loader.epoch
+    def _as_fed(self) -> CombinedLoader:
+        """Return the loader over the feeds, whose lengths are this rank's."""
+        fed = copy(self.loader)
+        fed.iterables = self.feeds
         return fed
 
     def _turns(self, epoch: int, states: list[dict[str, Any]], done: int) -> Iterator[Any]:
-        fed = self._as_fed(self.loader)
+        fed = self._as_fed()
         pairs = zip(self.feeds, fed.lengths(), fed.limits_of(), states, strict=True)
         self._parts = [_FedPart(feed, length, limit, epoch, state) for feed, length, limit, state in pairs]
         return take_turns(fed.mode, self._parts, draws=islice(fed.draws(epoch), done, None))
@@ -112,21 +109,6 @@ class CombinedReader(Reader):
         if self.uneven:  # one loss over several batches has one weight
             self.weight = sum(feed.weight for feed in self.feeds) / len(self.feeds)
         return self.loader.nested(batches)
-
-
-class _Sized:
-    """Stands for a feed where only its length is asked for."""
-
-    def __init__(self, length: int | None) -> None:
-        self._length = length
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
-
-    def __len__(self) -> int:
-        if self._length is None:
-            raise TypeError("unknown length")
-        return self._length
 
 
 class _FedPart(Part):

@@ -31,7 +31,56 @@ def index_sampler(loader: DataLoader[Any]) -> Any:
     return loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
 
 
-class LoaderReader(Reader):
+class WorkerReader(Reader):
+    """A DataLoader read by a twin of it; its workers may outlive an epoch.
+
+    Attributes:
+        born: what the base seed of the workers that live came from.
+    """
+
+    loader: DataLoader[Any]
+    exact: bool
+    indices: Any
+    twin: Twin
+    born: Any = None
+    _open = False
+    _rest: dict[str, Any] | None = None
+
+    def _owned(self) -> list[Any]:
+        """Return the generators that live in this process."""
+        raise NotImplementedError
+
+    def _stop(self) -> None:
+        """Have no further index drawn in this epoch."""
+        self.indices.stopped = True
+
+    def _settle(self) -> None:
+        """Let persistent workers finish their tasks; their states are then those at the next epoch's start."""
+        if self.twin.persistent and self.twin.alive and not self._open:
+            self._stop()
+            self.twin.drain()
+
+    def rest_state(self) -> dict[str, Any]:
+        if not self.exact:
+            return {}
+        self._settle()
+        kept: dict[str, Any] = {"owned": owned_states(self._owned())}
+        return {**kept, "workers": self.twin.worker_states(), "born": self.born} if self.twin.persistent else kept
+
+    def rest(self, state: dict[str, Any]) -> None:
+        set_owned_states(self._owned(), state.get("owned", ()))
+        if self.twin.persistent and state.get("workers"):
+            self._rest = state
+
+    def close(self) -> None:
+        self._open = False
+        self.twin.close()
+
+    def advice(self) -> str:
+        return advice(self.loader)
+
+
+class LoaderReader(WorkerReader):
     """A DataLoader, with or without workers, over map-style or iterable data, in training.
 
     A map-style dataset is not read for the batches that a resume skips: only their indices are drawn again. An iterable
@@ -69,7 +118,6 @@ class LoaderReader(Reader):
             self.unwrap = self._delivered if self.parcels else self.noted.delivered
         self._quiet = quiet
         self._bare = False
-        self._rest: dict[str, Any] | None = None
         if exact and has_protocol(loader.dataset) and has_shuffle_buffer(loader.dataset):
             warn(
                 "The shuffle buffer of datasets is not in its state_dict(): a resume in the middle of an epoch reads "
@@ -80,7 +128,6 @@ class LoaderReader(Reader):
         rereads = exact and self.streams and not workers and not is_stateful(loader.dataset)
         self._reread = Watched(loader) if rereads else None
         self._samplers = [sampler for sampler in samplers_of(loader) if _keeps_state(sampler)]
-        self._open = False
         self._starts_workers = False
         self._before: dict[str, Any] = {}
         self.begins = self._note_first if exact and quiet and not workers and not self.streams else None
@@ -112,7 +159,7 @@ class LoaderReader(Reader):
         self._bare = self._quiet and not self.loader.num_workers and self.noted is None
         if self._bare:  # nothing to watch: the user's own loader is read
             return self.twin.bare()
-        return self._revive() if self._rest is not None else self.twin.open()
+        return self.twin.open() if self._rest is None else self._revive(self._rest)
 
     def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
         self._check_unchanged(state)
@@ -139,7 +186,7 @@ class LoaderReader(Reader):
             "drawn": batches if self._bare else watched.drawn,
             "notes": plain_notes(watched.notes),
             "starts_workers": self._starts_workers,
-            "born": self.indices.born,
+            "born": self.born,
             "workers": self.twin.worker_states(),
             "place": self.loader.dataset.state_dict() if place else None,  # type: ignore[attr-defined]
             "used_up": place and self.twin.used_up(),
@@ -151,32 +198,22 @@ class LoaderReader(Reader):
     def state_before(self, batches: int) -> dict[str, Any] | None:
         return None if is_stateful(self.loader.dataset) else self.state(batches)  # its draws stay
 
+    @property
+    def born(self) -> Any:
+        return self.indices.born
+
     def rest_state(self) -> dict[str, Any]:
-        if not self.exact:
-            return {}
-        self._settle()
-        kept: dict[str, Any] = {
-            "owned": owned_states(self._owned()),
-            "samplers": [sampler.state_dict() for sampler in self._samplers],
-        }
-        if self.twin.persistent:
-            kept |= {"workers": self.twin.worker_states(), "born": self.indices.born}
-        return kept
+        kept = super().rest_state()
+        return {**kept, "samplers": [sampler.state_dict() for sampler in self._samplers]} if self.exact else kept
 
     def rest(self, state: dict[str, Any]) -> None:
-        set_owned_states(self._owned(), state["owned"])
+        super().rest(state)
         for sampler, place in zip(self._samplers, state["samplers"], strict=False):
             sampler.load_state_dict(place)
-        if self.twin.persistent and state.get("workers"):
-            self._rest = state
 
     def leave(self, finished: bool) -> None:
         self._open = False
         self.twin.leave(finished and self.streams)
-
-    def close(self) -> None:
-        self._open = False
-        self.twin.close()
 
     def samples(self, batches: int) -> int | None:
         batch_sampler = self.loader.batch_sampler
@@ -185,9 +222,6 @@ class LoaderReader(Reader):
         size, sampler = getattr(batch_sampler, "batch_size", 1), getattr(batch_sampler, "sampler", self.loader.sampler)
         total = length_of(sampler)
         return None if total is None else min(batches * size, total)
-
-    def advice(self) -> str:
-        return advice(self.loader)
 
     def _delivered(self, parcel: Any) -> Any:
         """Return the batch of a parcel that is being delivered, whose indices were noted."""
@@ -216,35 +250,32 @@ class LoaderReader(Reader):
             sampler.load_state_dict(place)
 
     def _resumed_iterator(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
-        if self._reread is not None:
-            return self._read_again(self._reread, state, batches)
+        if self.streams and not is_stateful(self.loader.dataset):
+            return self._read_again(state, batches)
         if self.streams and not self.loader.num_workers:
             self.loader.dataset.load_state_dict(state["place"])  # type: ignore[attr-defined]
             self._bare = True
             return iter(()) if state["used_up"] else self.twin.bare()
-        workers = read_worker_states(state["workers"])
-        if self.streams and not is_stateful(self.loader.dataset):
-            return self._reread_by_workers(state, batches)
-        return self._continue(state, batches, workers)
+        return self._continue(state, batches)
 
-    def _continue(self, state: dict[str, Any], batches: int, workers: dict[int, Any]) -> Iterator[Any]:
+    def _continue(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
         """Return an iterator that starts at batch ``batches`` without reading the earlier ones."""
         count = self.loader.num_workers
         same = count == state["num_workers"]
-        skip = 0 if self.streams else batches
         dummies = 1 if count and not state["starts_workers"] else 0
-        self.indices.replay(skip, state["drawn"], read_notes(state["notes"]), dummies=dummies, born=state["born"])
-        first = state["next_worker"] if count and same else 0
-        iterator = self.twin.open(states=workers if same else {}, first=first, base=self._base(state))
+        notes = read_notes(state["notes"])
+        self.indices.replay(0 if self.streams else batches, state["drawn"], notes, dummies=dummies, born=state["born"])
         self._bare = False
+        workers = read_worker_states(state["workers"]) if same else {}
+        first = state["next_worker"] if count and same else 0
+        iterator = self.twin.open(states=workers, first=first, base=self._base(state))
         if not count:
             self.indices.skip()
         return iterator
 
-    def _revive(self) -> Iterator[Any]:
+    def _revive(self, state: dict[str, Any]) -> Iterator[Any]:
         """Return the iterator of an epoch for which persistent workers of an earlier process are started again."""
-        state, self._rest = self._rest, None
-        assert state is not None
+        self._rest = None
         self.indices.replay(0, 0, {}, dummies=1, born=state["born"])
         return self.twin.open(
             states=read_worker_states(state["workers"]), base=self._base({**state, "starts_workers": 0})
@@ -258,28 +289,19 @@ class LoaderReader(Reader):
         base.set_state(state["born"])
         return base
 
-    def _read_again(self, watched: Watched, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def _read_again(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
         if not isinstance(self.loader.dataset, Reread):
             warn_of_rereading(batches, "the IterableDataset")
-        watched.replay(batches, state["drawn"], read_notes(state["notes"]))
-        iterator = iter(watched)
-        watched.skip()
-        return iterator
-
-    def _reread_by_workers(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
-        if not isinstance(self.loader.dataset, Reread):
-            warn_of_rereading(batches, "the IterableDataset")
+        if self._reread is not None:
+            self._reread.replay(batches, state["drawn"], read_notes(state["notes"]))
+            iterator = iter(self._reread)
+            self._reread.skip()
+            return iterator
         self.indices.begin(born=True)
         iterator = self.twin.open(states=read_worker_states(state["places_before"]), base=self._base(state))
         for _ in range(batches):
             self.twin.unwrap(next(iterator))
         return iterator
-
-    def _settle(self) -> None:
-        """Let persistent workers finish their tasks; their states are then those at the next epoch's start."""
-        if self.twin.persistent and self.twin.alive and not self._open:
-            self.indices.stopped = True
-            self.twin.drain()
 
     def _note_first(self) -> None:
         """Note the generators' states before the first index is drawn; other code may have drawn since ``iter``."""

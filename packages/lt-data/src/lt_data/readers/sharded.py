@@ -15,10 +15,16 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 from lt_core.errors import DataError
 from lt_core.strategy import Shard
-from lt_data.reader import Reader
-from lt_data.readers.dataloader import advice, index_sampler
+from lt_data.readers.dataloader import WorkerReader, index_sampler
 from lt_data.readers.rows import Rows
-from lt_data.resume.generators import find_owned, host_state, owned_states, set_host_state, set_owned_states, unplain
+from lt_data.resume.generators import (
+    find_owned,
+    owned_states,
+    preserve_owned,
+    set_host_state,
+    set_owned_states,
+    unplain,
+)
 from lt_data.resume.indices import Watched, as_positions, checked, read_notes, samplers_of
 from lt_data.resume.twin import Twin, read_worker_states
 from lt_data.shards import (
@@ -33,7 +39,7 @@ from lt_data.shards import (
 )
 
 
-class ShardedReader(Reader):
+class ShardedReader(WorkerReader):
     """This rank's part of a DataLoader over map-style data; nothing is drawn from the process's generators.
 
     In training the order of an epoch is a function of seed and epoch alone, shuffled as the user's sampler shuffles,
@@ -66,7 +72,7 @@ class ShardedReader(Reader):
             stand_ins: in evaluation, whether all ranks yield equally many batches.
         """
         self.loader, self.shard, self.seed, self.exact, self.stand_ins = loader, shard, seed, exact, stand_ins
-        self.indices = _Shares()
+        self.indices = _Shares(lone=loader.batch_sampler is None)
         self.twin = Twin(loader, self.indices, travel=exact)
         self._find, self._rows = find, find()
         self.ahead = self._rows is not None or loader.num_workers > 0
@@ -75,11 +81,8 @@ class ShardedReader(Reader):
         self._order = Order(range(0), 1)
         self._drawn: dict[str, Any] | None = None
         self._start = self._start_batches = 0
-        self._rest: dict[str, Any] | None = None
-        self._born: list[int] = [0, 0]
-        self._open = False
+        self.born = [0, 0]
         self._delivered: Share | None = None
-        self._lone = loader.batch_sampler is None  # items are single indices, not lists of them
 
     def accepts(self, kind: str, shard: Shard) -> bool:
         return kind == self.kind or (kind == "loader" and shard == Shard())
@@ -89,7 +92,7 @@ class ShardedReader(Reader):
         return None if self._delivered is None else as_positions(self._delivered.items)
 
     def batch_size(self, batches: int) -> int | None:
-        return None if self._delivered is None or self._lone else len(self._delivered.items)
+        return None if self._delivered is None or self.indices.lone else len(self._delivered.items)
 
     # ---- lengths -----------------------------------------------------------------------------------------------------
 
@@ -115,12 +118,13 @@ class ShardedReader(Reader):
     def samples_done(self, state: dict[str, Any], batches: int) -> int | None:
         if self._frame().batched or not self.exact:
             return None
-        return int(state["position"]) if "position" in state else self._position_drawn(state, batches)
+        return self._position_in(state, batches)
 
     def batches_done(self, state: dict[str, Any], batches: int) -> int:
-        position = state["position"] if "position" in state else self._position_drawn(state, batches)
         frame = self._frame()
-        left = num_steps(len(frame.items) - position, frame.size, self.shard.count, frame.drop_last)
+        left = num_steps(
+            len(frame.items) - self._position_in(state, batches), frame.size, self.shard.count, frame.drop_last
+        )
         return max((self.length or 0) - left, 0)
 
     # ---- an epoch ----------------------------------------------------------------------------------------------------
@@ -139,9 +143,9 @@ class ShardedReader(Reader):
         self._check_unchanged(state)
         self._open = True
         self._drawn = state if "position" not in state else state["drawn"]
-        self._order = self._seeded_order(epoch) if self._drawn is None else drawn_order(self.loader, self._drawn)
+        self._order = self._seeded_order(epoch) if self._drawn is None else self._drawn_order(self._drawn)
         self._start_batches = self.batches_done(state, batches)
-        self._start = state["position"] if "position" in state else self._position_drawn(state, batches)
+        self._start = self._position_in(state, batches)
         mine = state.get("shard") == list(self.shard) and state["num_workers"] == self.loader.num_workers
         if not mine:
             return self._read(epoch, born=[epoch, self._start])
@@ -154,7 +158,7 @@ class ShardedReader(Reader):
             "position": self._position(batches),
             "drawn": self._drawn,
             "shard": list(self.shard),
-            "born": self._born,
+            "born": self.born,
             "workers": self.twin.worker_states(),
             "next_worker": self.twin.next_worker,
             "num_workers": self.loader.num_workers,
@@ -165,26 +169,9 @@ class ShardedReader(Reader):
     def state_before(self, batches: int) -> dict[str, Any]:
         return self.state(batches - 1)
 
-    def rest_state(self) -> dict[str, Any]:
-        if not (self.exact and self.twin.persistent):
-            return {"owned": owned_states(self._owned())} if self.exact else {}
-        self._settle()
-        return {"owned": owned_states(self._owned()), "workers": self.twin.worker_states(), "born": self._born}
-
-    def rest(self, state: dict[str, Any]) -> None:
-        set_owned_states(self._owned(), state.get("owned", ()))
-        if self.twin.persistent and state.get("workers"):
-            self._rest = state
-
     def leave(self, finished: bool) -> None:
         self._open = False
         self.twin.leave(used_up=False)
-
-    def close(self) -> None:
-        self.twin.close()
-
-    def advice(self) -> str:
-        return advice(self.loader)
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
@@ -204,12 +191,12 @@ class ShardedReader(Reader):
             if self.exact
             else evaluation_shares(self._order, self.shard, self.stand_ins)
         )
-        self.indices.follow(shares, lone=self._lone)
+        self.indices.follow(shares)
         if self._rows is not None:
             self._rows = self._find() or self._rows
             return map(self._rows.take, self.indices.tensors(self._rows))
         if not self.twin.alive:
-            self._born = born
+            self.born = born
         base = torch.Generator()
         base.manual_seed(seed_for(self.seed, "workers", self.shard.index, *born))
         return self.twin.open(states=states, first=first, base=base)
@@ -223,14 +210,14 @@ class ShardedReader(Reader):
         done = (batches - self._start_batches) * self._order.size * self.shard.count
         return min(self._start + done, len(self._order.items))
 
-    def _position_drawn(self, state: dict[str, Any], batches: int) -> int:
-        """Return the place that one process's state means, whose batches may have had another size."""
+    def _position_in(self, state: dict[str, Any], batches: int) -> int:
+        """Return the place that a state means, also one process's, whose batches may have had another size."""
+        if "position" in state:
+            return int(state["position"])
         return min(batches * (state["shape"][1] or 1), len(self._frame().items))
 
-    def _settle(self) -> None:
-        if self.twin.persistent and self.twin.alive and not self._open:
-            self.indices.stopped = True
-            self.twin.drain()
+    def _stop(self) -> None:
+        self.indices.follow(iter(()))
 
     def _owned(self) -> list[Any]:
         return [] if self.loader.num_workers else find_owned([self.loader.dataset, self.loader.collate_fn])
@@ -239,34 +226,52 @@ class ShardedReader(Reader):
 
     def _frame(self) -> Order:
         """Return an order of the right length; its items are not those that will be read."""
-        loader = self.loader
-        batches = index_sampler(loader)
+        batches = sampler = index_sampler(self.loader)
+        size, drop_last, grouped = 1, False, type(batches) is BatchSampler and not self.indices.lone
+        if grouped:
+            sampler, size, drop_last = batches.sampler, batches.batch_size, batches.drop_last
         try:
-            if loader.batch_sampler is None:
-                return Order(range(len(loader.sampler)), 1)  # type: ignore[arg-type]
-            if type(batches) is BatchSampler:
-                return Order(range(len(batches.sampler)), batches.batch_size, batches.drop_last)  # type: ignore[arg-type]
-            return Order([()] * len(batches), 1, batched=True)
+            items = range(len(sampler))
         except TypeError:
-            lacking = batches.sampler if type(batches) is BatchSampler else batches
             raise DataError(
-                f"{type(lacking).__name__} has no length, so that its samples cannot be shared among "
+                f"{type(sampler).__name__} has no length, so that its samples cannot be shared among "
                 f"{self.shard.count} ranks. Give it a __len__, or shard it yourself and pass "
                 "Trainer(use_distributed_sampler=False).",
                 code="LT450",
             ) from None
+        batched = not grouped and not self.indices.lone
+        return Order([()] * len(items) if batched else items, size, drop_last, batched)
 
     def _seeded_order(self, epoch: int) -> Order:
-        frame = self._frame()
-        sampler = index_sampler(self.loader) if frame.batched else self.loader.sampler
-        if not frame.batched and self.loader.batch_sampler is not None:
-            sampler = self.loader.batch_sampler.sampler  # type: ignore[attr-defined]
+        frame, sampler = self._frame(), index_sampler(self.loader)
+        if not frame.batched and not self.indices.lone:
+            sampler = sampler.sampler
         if type(sampler) is SequentialSampler:
             return frame
         seed = seed_for(self.seed, "order", epoch)
         if type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(sampler.data_source):
             return frame._replace(items=permutation(len(sampler), seed))
-        return frame._replace(items=_listed(_isolated(self.loader, sampler, len(frame.items), seed), frame.batched))
+        return self._ordered(_isolated(self.loader, sampler, len(frame.items), seed))
+
+    def _drawn_order(self, state: dict[str, Any]) -> Order:
+        """Return the order that one process drew for its epoch, from the state that it wrote; draws nothing itself."""
+        loader = self.loader
+        with preserve_owned([loader.generator, *samplers_of(loader)], host=True) as owned:
+            set_host_state(unplain(state["before"]))
+            set_owned_states(owned, state["owned_before"])
+            watched = Watched(index_sampler(loader))
+            watched.replay(0, state["drawn"], read_notes(state["notes"]))
+            indices = iter(watched)
+            if state["starts_workers"]:
+                torch.empty((), dtype=torch.int64, device="cpu").random_(generator=loader.generator)
+                indices = iter(watched) if state["num_workers"] else indices
+            batches = list(indices)
+        flat = type(loader.batch_sampler) is BatchSampler
+        return self._ordered([index for batch in batches for index in batch] if flat else batches)
+
+    def _ordered(self, items: list[Any]) -> Order:
+        frame = self._frame()
+        return frame._replace(items=items if frame.batched else torch.tensor(items, dtype=torch.int64, device="cpu"))
 
     def _check_unchanged(self, state: dict[str, Any]) -> None:
         saved = state["total"] if "position" in state else None
@@ -280,37 +285,37 @@ class ShardedReader(Reader):
 
 
 class _Shares:
-    """The index sampler of a rank: hands on the items of its shares, and keeps these until delivery."""
+    """The index sampler of a rank: hands on the items of its shares, and keeps these until delivery.
 
-    def __init__(self) -> None:
+    Attributes:
+        lone: whether items are single indices, not lists of them.
+    """
+
+    def __init__(self, lone: bool) -> None:
+        self.lone = lone
         self.waiting: deque[Share] = deque()
-        self.stopped = False
         self._shares: Iterator[Share] = iter(())
-        self._lone = False
 
-    def follow(self, shares: Iterator[Share], *, lone: bool) -> None:
-        """Hand on ``shares`` from now on; ``lone`` for single indices in place of lists."""
+    def follow(self, shares: Iterator[Share]) -> None:
+        """Hand on ``shares`` from now on."""
         self.waiting.clear()
-        self.stopped, self._shares, self._lone = False, shares, lone
+        self._shares = shares
+
+    def _next(self) -> Iterator[Any]:
+        while (share := next(self._shares, None)) is not None:
+            self.waiting.append(share)
+            yield share.items
 
     def __iter__(self) -> Iterator[Any]:
-        while not self.stopped and (share := next(self._shares, None)) is not None:
-            self.waiting.append(share)
-            items = share.items.tolist() if isinstance(share.items, Tensor) else list(share.items)
-            yield items[0] if self._lone else items
+        for items in self._next():
+            listed = items.tolist() if isinstance(items, Tensor) else list(items)
+            yield listed[0] if self.lone else listed
 
     def tensors(self, rows: Rows) -> Iterator[Tensor]:
         """Yield the items of each share as a tensor of int64, shape ``(n,)``."""
-        for share in self._shares:
-            self.waiting.append(share)
-            items = share.items
-            if isinstance(items, range):
-                items = torch.arange(items.start, items.stop, device="cpu")
-            yield rows.indices(items)
-
-
-def _listed(items: list[Any], batched: bool) -> Any:
-    return items if batched else torch.tensor(items, dtype=torch.int64, device="cpu")
+        for items in self._next():
+            whole = isinstance(items, range)
+            yield rows.indices(torch.arange(items.start, items.stop, device="cpu") if whole else items)
 
 
 def _isolated(loader: DataLoader[Any], sampler: Any, length: int, seed: int) -> list[Any]:
@@ -318,14 +323,9 @@ def _isolated(loader: DataLoader[Any], sampler: Any, length: int, seed: int) -> 
 
     So a user's own sampler gives the same order on every rank, and again after a resume.
     """
-    owned = find_owned([loader.generator, *samplers_of(loader)])
-    host, states = host_state(), owned_states(owned)
-    try:
+    with preserve_owned([loader.generator, *samplers_of(loader)], host=True) as owned:
         _seed_all(owned, seed)
         return [checked(index, sampler) for index in islice(sampler, length)]
-    finally:
-        set_owned_states(owned, states)
-        set_host_state(host)
 
 
 def _seed_all(owned: list[Any], seed: int) -> None:
@@ -342,28 +342,3 @@ def _seed_all(owned: list[Any], seed: int) -> None:
             bits.state = type(bits)(own).state
         else:
             generator.seed(own % 2**32)
-
-
-def drawn_order(loader: DataLoader[Any], state: dict[str, Any]) -> Order:
-    """Return the order that one process drew for its epoch, from the state that it wrote; draws nothing itself."""
-    owned = find_owned([loader.generator, *samplers_of(loader)])
-    host, states = host_state(), owned_states(owned)
-    try:
-        set_host_state(unplain(state["before"]))
-        set_owned_states(owned, state["owned_before"])
-        watched = Watched(index_sampler(loader))
-        watched.replay(0, state["drawn"], read_notes(state["notes"]))
-        indices = iter(watched)
-        if state["starts_workers"]:
-            torch.empty((), dtype=torch.int64, device="cpu").random_(generator=loader.generator)
-            indices = iter(watched) if state["num_workers"] else indices
-        batches: list[Any] = list(indices)
-    finally:
-        set_owned_states(owned, states)
-        set_host_state(host)
-    if loader.batch_sampler is None:
-        return Order(torch.tensor(batches, dtype=torch.int64), 1)
-    if type(loader.batch_sampler) is not BatchSampler:
-        return Order(batches, 1, batched=True)
-    flat = torch.tensor([index for batch in batches for index in batch], dtype=torch.int64)
-    return Order(flat, loader.batch_sampler.batch_size, loader.batch_sampler.drop_last)

@@ -103,14 +103,16 @@ def find_owned(roots: Iterable[Any]) -> list[Any]:
 
 
 @contextmanager
-def preserve_owned(owners: Iterable[Any]) -> Iterator[None]:
-    """Put the generators that ``owners`` hold back at the end."""
+def preserve_owned(owners: Iterable[Any], *, host: bool = False) -> Iterator[list[Any]]:
+    """Give the generators that ``owners`` hold, and put them back at the end; with ``host`` the process's too."""
     found = find_owned(owners)
-    states = owned_states(found)
+    states, process = owned_states(found), host_state() if host else None
     try:
-        yield
+        yield found
     finally:
         set_owned_states(found, states)
+        if process is not None:
+            set_host_state(process)
 
 
 def owned_states(generators: Iterable[Any]) -> list[str]:
@@ -126,15 +128,12 @@ def set_owned_states(generators: Iterable[Any], states: Iterable[str]) -> None:
             _load(generator, kind, state)
 
 
-def _parts(thing: Any) -> Iterator[Any]:
-    if isinstance(thing, (list, tuple, set, frozenset)):
-        if len(thing) <= _LONGEST:
-            yield from thing
-    elif isinstance(thing, Mapping):
-        if len(thing) <= _LONGEST:
-            yield from thing.values()
-    else:
-        yield from getattr(thing, "__dict__", {}).values()
+def _parts(thing: Any) -> Iterable[Any]:
+    if not isinstance(thing, (list, tuple, set, frozenset, Mapping)):
+        return list(getattr(thing, "__dict__", {}).values())
+    if len(thing) > _LONGEST:
+        return ()
+    return thing.values() if isinstance(thing, Mapping) else thing
 
 
 def _kind_of(thing: Any) -> str | None:
@@ -143,11 +142,9 @@ def _kind_of(thing: Any) -> str | None:
     if isinstance(thing, random.Random):
         return "python"
     numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(thing, numpy.random.Generator):
-        return "numpy"
-    if numpy is not None and isinstance(thing, numpy.random.RandomState):
-        return "numpy.legacy"
-    return None
+    if numpy is None or not isinstance(thing, (numpy.random.Generator, numpy.random.RandomState)):
+        return None
+    return "numpy.legacy" if isinstance(thing, numpy.random.RandomState) else "numpy"
 
 
 def _dump(generator: Any) -> str:
@@ -156,10 +153,8 @@ def _dump(generator: Any) -> str:
         state: Any = _bytes_of(generator.get_state()).hex()
     elif kind == "python":
         state = generator.getstate()
-    elif kind == "numpy":
-        state = generator.bit_generator.state
     else:
-        state = generator.get_state(legacy=False)
+        state = generator.bit_generator.state if kind == "numpy" else generator.get_state(legacy=False)
     return json.dumps([kind, state], default=_dump_array)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -164,18 +163,15 @@ class Watched:
         skip, self._skip = self._skip, 0
         for _ in range(skip):
             self._turn_again()
-            try:
-                self._draw(self._live)
-            except _EndError:
+            if self._draw(self._live) is _END:
                 raise DataError(
                     f"The checkpoint stands {skip} batches into the epoch, but {type(self.sampler).__name__} ends "
                     f"after {self.drawn}. Resume with the same data and batch size.",
                     code="LT443",
-                ) from None
+                )
         self._turn_again()
-        with contextlib.suppress(_EndError):
-            while self._drawn < self._until:
-                self._ahead.append(self._draw(self._live))
+        while self._drawn < self._until and (index := self._draw(self._live)) is not _END:
+            self._ahead.append(index)
 
     def _turn_again(self) -> None:
         """Ask for an iterator again where :meth:`go_on` did."""
@@ -203,9 +199,8 @@ class Watched:
                 yield from self._unwatched(indices)
                 if self.ended:
                     return
-            try:
-                index = self._draw(indices)
-            except _EndError:
+            index = self._draw(indices)
+            if index is _END:
                 self.ended = True
                 return
             yield index
@@ -235,12 +230,10 @@ class Watched:
         if number < self._until:
             if number in self.notes:
                 set_host_state(self.notes[number])
-            index = self._next(indices)
-        elif self._watch:
-            index = self._draw_watched(indices, number)
+            index = next(indices, _END)
         else:
-            index = self._next(indices)
-        self._drawn = number + 1
+            index = self._draw_watched(indices, number) if self._watch else next(indices, _END)
+        self._drawn += index is not _END
         return index
 
     def _draw_watched(self, indices: Iterator[Any], number: int) -> Any:
@@ -248,10 +241,12 @@ class Watched:
         if self._quiet and before == self._last:
             # What this item draws follows from the last state, as nobody else has drawn since. That it drew shows in
             # the next look.
-            return checked(self._next(indices), self.sampler)
+            return checked(next(indices, _END), self.sampler)
         self._heard |= self._quiet
         state = host_state() if before != self._last else None
-        index = checked(self._next(indices), self.sampler)
+        index = checked(next(indices, _END), self.sampler)
+        if index is _END:
+            return index
         self._last = probe()
         if state is not None and self._last != before:
             self._note(number, state)
@@ -280,13 +275,6 @@ class Watched:
                 "Give it a generator of its own (an attribute torch.Generator()), or take them when the epoch starts.",
                 code="LT441",
             )
-
-    @staticmethod
-    def _next(indices: Iterator[Any]) -> Any:
-        try:
-            return next(indices)
-        except StopIteration:
-            raise _EndError from None
 
 
 class Noted:
@@ -336,8 +324,8 @@ def as_positions(indices: Any) -> list[int] | None:
     return found if all(isinstance(index, int) for index in found) else None
 
 
-class _EndError(Exception):
-    """The sampler is spent; a StopIteration may not leave a generator."""
+_END = object()
+"""Stands for an index where the sampler is spent."""
 
 
 def checked(index: Any, sampler: Any) -> Any:

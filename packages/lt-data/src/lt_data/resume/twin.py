@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
-from lt_data.resume.workers import Begin, Parcel, Traveling, WorkerState, plain_state, started, unplain_state
+from lt_data.resume.workers import Begin, Parcel, Traveling, WorkerState, started
 
 
 def copied(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
@@ -109,11 +109,9 @@ class Twin:
         if not self.persistent:
             _end_workers(self._iterator)
             self._iterator = None
-        for worker, (host, owned, place, ended) in self.states.items():
-            if used_up or ended:
-                self.states[worker] = (host, owned, None, False)
-            else:
-                self.states[worker] = (host, owned, place, False)
+        for worker, state in self.states.items():
+            place = None if used_up or state.used_up else state.place
+            self.states[worker] = state._replace(place=place, used_up=False)
 
     def close(self) -> None:
         """End all workers."""
@@ -125,14 +123,18 @@ class Twin:
 
     def worker_states(self) -> dict[str, Any]:
         """Return the workers' states as a checkpoint holds them."""
-        return {str(worker): plain_state(state) for worker, state in self.states.items()}
+        return {str(worker): state.plain() for worker, state in self.states.items()}
 
     def _copy(self, states: dict[int, WorkerState], base: torch.Generator | None) -> DataLoader[Any]:
         loader, changes = self.loader, dict[str, Any]()
         if self.indices is not None:
             changes["batch_sampler" if loader.batch_sampler is not None else "sampler"] = self.indices
         if self.travels:
-            stream = loader.batch_size if loader.batch_sampler is not None and _is_stream(loader) else None
+            stream = (
+                loader.batch_size
+                if loader.batch_sampler is not None and isinstance(loader.dataset, IterableDataset)
+                else None
+            )
             changes["collate_fn"] = Traveling(loader.collate_fn, stream)
         if self.workers:
             changes["worker_init_fn"] = Begin(loader.worker_init_fn, loader.collate_fn, states)
@@ -141,15 +143,9 @@ class Twin:
         return copied(loader, **changes)
 
 
-def _is_stream(loader: DataLoader[Any]) -> bool:
-    from torch.utils.data import IterableDataset
-
-    return isinstance(loader.dataset, IterableDataset)
-
-
 def read_worker_states(states: dict[str, Any]) -> dict[int, WorkerState]:
     """Inverse of the plain form of :meth:`Twin.worker_states`."""
-    return {int(worker): unplain_state(state) for worker, state in states.items()}
+    return {int(worker): WorkerState.of(state) for worker, state in states.items()}
 
 
 def _end_workers(iterator: Any) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Timer
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data._utils import fetch
@@ -23,13 +23,35 @@ from lt_data.resume.generators import (
     probe,
     set_host_state,
     set_owned_states,
+    unplain,
 )
-from lt_data.resume.generators import unplain as unplain_host
 from lt_data.resume.worker_signals import leave_signals_to_run, respect_handler, sigterm_blocked
 
-WorkerState = tuple[HostState, list[str], Any, bool]
-"""The three generators; those that dataset and collate function own; the dataset's ``state_dict``; whether its data is
-used up."""
+
+class WorkerState(NamedTuple):
+    """State of a worker after a batch.
+
+    Attributes:
+        host: the three generators.
+        owned: those that dataset and collate function own.
+        place: the dataset's ``state_dict``.
+        used_up: whether its data is used up.
+    """
+
+    host: HostState
+    owned: list[str]
+    place: Any
+    used_up: bool
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> WorkerState:
+        """Inverse of :meth:`plain`."""
+        return cls(**{**state, "host": unplain(state["host"])})
+
+    def plain(self) -> dict[str, Any]:
+        """Return the state as a checkpoint holds it."""
+        return {**self._asdict(), "host": plain(self.host)}
+
 
 Parcel = list[Any]
 """A batch on its way from a worker: batch, worker's number, its state after the batch (None: as after its last)."""
@@ -97,7 +119,7 @@ class Traveling:
         look, last = probe(), self._last
         host = host_state() if last is None or look != self._looked else last[0]
         self._looked = look
-        state = (host, owned_states(find_owned((dataset, self.collate))), place, bool(used_up))
+        state = WorkerState(host, owned_states(find_owned((dataset, self.collate))), place, bool(used_up))
         if place is None and state == self._last:
             return [batch, worker.id, None]
         self._last = state
@@ -186,14 +208,3 @@ def started(loader: DataLoader[Any], first: int = 0) -> Workers:
     """Return an iterator of ``loader``, whose workers it starts; the first batch goes to worker ``first``."""
     with sigterm_blocked(loader):
         return Workers(loader, first)
-
-
-def plain_state(state: WorkerState) -> dict[str, Any]:
-    """Return a worker's state as a checkpoint holds it."""
-    host, owned, place, used_up = state
-    return {"host": plain(host), "owned": owned, "place": place, "used_up": used_up}
-
-
-def unplain_state(state: dict[str, Any]) -> WorkerState:
-    """Inverse of :func:`plain_state`."""
-    return unplain_host(state["host"]), state["owned"], state["place"], state["used_up"]
