@@ -51,6 +51,19 @@ def test_step_values_by_time_are_told():
     assert "step values: every 0:00:30, to" in made(log_every_n_steps="30 s").explain(Learns())
 
 
+def test_the_order_in_which_a_resume_takes_things_back_is_told():
+    text = made().explain(Learns())
+    order = [
+        "A resume takes back",
+        "before setup: ",
+        "weights",
+        "before on_fit_start: ",
+        "optimizers",
+        "place in the data",
+    ]
+    assert sorted(order, key=text.rindex) == order
+
+
 def test_without_this_package_the_error_names_it():
     script = """
 import lt_core.plugins as plugins

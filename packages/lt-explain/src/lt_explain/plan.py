@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 from lt_core import plugins
@@ -19,7 +21,15 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.strategy import Placement, Strategy
 from lt_loops import Trainer
-from lt_loops.forecast import automatic_strategy, batches_per_step, limited, optimizers_of, steps_of, steps_of_fit
+from lt_loops.forecast import (
+    automatic_strategy,
+    batches_per_step,
+    limited,
+    optimizers_of,
+    restored,
+    steps_of,
+    steps_of_fit,
+)
 
 __all__ = ["explain"]
 
@@ -95,6 +105,7 @@ def explain(
         _data(trainer, loaders, place.on(0)),
         _times(trainer, place.strategy),
         _callbacks(trainer),
+        _resume(),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -206,3 +217,8 @@ def _callbacks(trainer: Trainer) -> str:
         hooks = [hook for hook in sorted(CALLBACK_HOOKS) if is_overridden(callback, hook, Callback)]
         lines.append(f"  {number}. {type(callback).__name__}{'*' * callback.monitors}: {', '.join(hooks)}")
     return "\n".join(lines)
+
+
+def _resume() -> str:
+    lines = [f"  {when}: {', '.join(w for _, w in group)}" for when, group in groupby(restored(), itemgetter(0))]
+    return "\n".join(["A resume takes back, in this order:", *lines])

@@ -10,13 +10,14 @@ from lt_core.module import LightningModule
 from lt_core.step import Step
 from lt_core.strategy import Strategy
 from lt_loops.arguments.limits import limited
+from lt_loops.run.checkpoint import RESTORED
 from lt_loops.setup.feeds import batches_per_step
 from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.parts import automatic_strategy
 from lt_loops.setup.steps import asked_steps
 from lt_loops.view import TrainerView
 
-__all__ = ["automatic_strategy", "batches_per_step", "limited", "optimizers_of", "steps_of", "steps_of_fit"]
+__all__ = ["automatic_strategy", "batches_per_step", "limited", "optimizers_of", "restored", "steps_of", "steps_of_fit"]
 
 
 def optimizers_of(module: LightningModule) -> list[Optimizer]:
@@ -39,3 +40,8 @@ def steps_of_fit(trainer: TrainerView, batches: int | float, window: int | None)
     """
     limits = trainer._limits if window is None else replace(trainer._limits, accumulate_grad_batches=window)
     return limits.steps_of_fit(batches)
+
+
+def restored() -> list[tuple[str, str]]:
+    """Return when a fit that resumes takes back what of its checkpoint, in this order."""
+    return [(when, what) for when, what, *_ in RESTORED]

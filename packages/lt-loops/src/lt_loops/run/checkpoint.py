@@ -117,19 +117,19 @@ Stage = Literal["before setup", "when all layers are made", "before on_fit_start
 
 RESTORED: tuple[tuple[Stage, str, str, Callable[[Any, Saved], None]], ...] = (
     ("before setup", "where random splits begin", "loaders", Loaders.load_draws),
-    ("when all layers are made", "on_load_checkpoint of callbacks", "callback_states", CallbackStates.call_load_hooks),
-    ("when all layers are made", "on_load_checkpoint of the datamodule", "loaders", Loaders.call_load_hook),
+    ("when all layers are made", "on_load_checkpoint (callbacks)", "callback_states", CallbackStates.call_load_hooks),
+    ("when all layers are made", "on_load_checkpoint (datamodule)", "loaders", Loaders.call_load_hook),
     # weights that are spread over ranks follow when the strategy has set the module up
-    ("when all layers are made", "on_load_checkpoint of the module, weights", "weights", Weights.load),
+    ("when all layers are made", "on_load_checkpoint (module), weights", "weights", Weights.load),
     # before the user is asked for loaders, who may look at the epoch
-    ("when all layers are made", "datamodule", "loaders", Loaders.load),
+    ("when all layers are made", "state of the datamodule", "loaders", Loaders.load),
     ("when all layers are made", "counters", "training", Training.load_position),
     ("when all layers are made", "counts of the validation", "evaluation", Evaluation.load_counts),
-    ("before on_fit_start", "callbacks", "callback_states", CallbackStates.load),
+    ("before on_fit_start", "state of the callbacks", "callback_states", CallbackStates.load),
     # finetuning adds the parameter groups in that hook that states belong to
     ("after on_fit_start", "optimizers and schedulers", "training", Training.load_optimizers),
     ("at last", "precision and unfinished window", "training", Training.load_window),
-    ("at last", "strategy", "weights", Weights.load_strategy),
+    ("at last", "state of the strategy", "weights", Weights.load_strategy),
     ("at last", "unfinished validation", "evaluation", Evaluation.load_partial),
     ("at last", "sums of metrics", "log", Log.load_sums),
     ("at last", "place in the data and random generators", "data", TrainingData.load_place),
