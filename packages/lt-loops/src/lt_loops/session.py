@@ -123,7 +123,7 @@ class Session:
         self.run.lock.release()
         self.signals.restore()
         self.run.phase = ""
-        self._try(partial(self.run.recorder.put_aside, continues=self.failed is None))  # metrics are the user's code
+        self._try(partial(self.run.recorder.stash, continues=self.failed is None))  # metrics are the user's code
         self.run.detach()
         self.lent.close()
 

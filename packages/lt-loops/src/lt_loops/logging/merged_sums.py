@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from lt_loops.logging.metric_state import merged_metric
-from lt_loops.logging.slot import CALLABLE, joined
+from lt_loops.logging.slot import merge
 
 
 def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> dict[str, Any]:
@@ -37,13 +37,13 @@ def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = 
 def _merged(parts: list[dict[str, Any]], module: nn.Module | None) -> dict[str, Any]:
     """Return one slot's state from those of the ranks that logged it."""
     used = [part for part in parts if part["updated"]] or parts[:1]
-    reduce = used[0]["given"]["reduce_fx"]
+    total, count, values = merge(used[0]["given"]["reduce_fx"], used)
     metrics = [part["metric"] for part in used if part["metric"]]
     return {
         **used[0],
-        "total": 0 if reduce == CALLABLE else joined(reduce, [part["total"] for part in used]),
-        "count": sum(part["count"] for part in used),
-        "values": [value for part in used for value in part["values"]],
+        "total": total,
+        "count": count,
+        "values": values,
         "metric": merged_metric(metrics, _found(used[0]["metric_path"], module)) if metrics else None,
     }
 

@@ -28,7 +28,7 @@ from lt_loops.logging.metric_state import (
     with_shared_sums,
 )
 from lt_loops.logging.page import WatchedPage
-from lt_loops.logging.slot import GROUPS, PHASES, Key, SingleSlot, Slot
+from lt_loops.logging.slot import GROUPS, PHASES, Key, SingleSlot, Slot, as_number
 
 
 class RunRecorder(Recorder):
@@ -73,7 +73,7 @@ class RunRecorder(Recorder):
         self._by_sampler: bool | None = None
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
         self._warned_of_shared = False
-        self._aside: list[tuple[Any, dict[str, Any]]] = []
+        self._stashed: list[tuple[Any, dict[str, Any]]] = []
         self._unmute: Callable[[], Any] | None = None
         self.callback_values: dict[str, Any] = {}
         self.logged_values: dict[str, Any] = {}
@@ -132,30 +132,28 @@ class RunRecorder(Recorder):
         for slot in slots:
             slot.reset()
 
-    def put_aside(self, *, continues: bool = True) -> None:
+    def stash(self, *, continues: bool = True) -> None:
         """Keep the sums that metric objects have in an unfinished epoch of training, and reset the objects.
 
-        A run ends so: another run, and the user, find them as they are between two epochs. :meth:`take_back` undoes it.
+        A run ends so: another run, and the user, find them as they are between two epochs. :meth:`unstash` undoes it.
 
         Args:
             continues: whether a later run of this process may go on with the epoch; then objects whose sums cannot be
                 kept stay as they are.
         """
-        if self._aside:
+        if self._stashed:
             return
         logged = _metrics_in(self._of("train"))
-        parts = [
-            part for metric in logged for part in (metric.modules() if isinstance(metric, nn.Module) else [metric])
-        ]
+        parts = chain.from_iterable(m.modules() if isinstance(m, nn.Module) else [m] for m in logged)
         known = [part for part in with_shared_sums(parts, self.module) if hasattr(part, "_defaults")]
-        self._aside = [(part, metric_state(part)) for part in known]
+        self._stashed = [(part, metric_state(part)) for part in known]
         reset_metrics([metric for metric in logged if not continues or hasattr(metric, "_defaults")], self.module)
 
-    def take_back(self) -> None:
-        """Give metric objects the sums again that :meth:`put_aside` kept."""
-        for metric, state in self._aside:
+    def unstash(self) -> None:
+        """Give metric objects the sums again that :meth:`stash` kept."""
+        for metric, state in self._stashed:
             restore_metric(metric, state)
-        self._aside = []
+        self._stashed = []
 
     def forget_values(self) -> None:
         """Forget what was published, after the sanity check; groups start anew."""
@@ -170,18 +168,20 @@ class RunRecorder(Recorder):
         ranks: there those with ``sync_dist`` are exchanged, once and packed.
         """
         known = [slot for slot in self._of(group) if slot.on_step and slot.key.loader == self.loader_idx]
-        slots = [slot for slot in known if slot.has_last]
-        values: list[Any] = [slot.last_value() for slot in slots]
-        if self.gather is not None and group == Stage.TRAIN and any(slot.sync_dist for slot in known):
-            values = _reduced_steps(slots, values, self.gather)
-        for slot, value in zip(slots, values, strict=True):
+        values = {slot: slot.last_value() for slot in known if slot.last is not None}
+        if self.gather is not None and group == Stage.TRAIN and any(slot.given.sync_dist for slot in known):
+            shared = [slot for slot in values if slot.given.sync_dist]
+            everyone = self.gather({slot.key: as_number(values[slot]) for slot in shared})
+            _demand(everyone, {key for part in everyone for key in part})
+            values |= {slot: slot.reduce_plain(_of_key(slot.key, everyone)) for slot in shared}
+        for slot, value in values.items():
             self.publish_step(slot, value)
-        return {slot.step_name: value for slot, value in zip(slots, values, strict=True) if slot.to_logger}
+        return {slot.step_name: value for slot, value in values.items() if slot.to_logger}
 
     def synced_steps(self) -> dict[Key, Slot]:
         """Return the slots of training whose step values ranks have in common, as far as this epoch has logged them."""
-        slots = (slot for slot in self._of("train") if slot.on_step and slot.sync_dist and slot.has_last)
-        return {slot.key: slot for slot in slots}
+        steps = (slot for slot in self._of("train") if slot.on_step and slot.given.sync_dist)
+        return {slot.key: slot for slot in steps if slot.last is not None}
 
     def logged_by_step(self) -> list[str]:
         """Return the names of training's step values that are for the loggers."""
@@ -197,10 +197,12 @@ class RunRecorder(Recorder):
         if self.gather is not None:
             self._close_together(group, self.gather)
         slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.published]
-        shown = {name: slot for slot in self._of(group) if slot.published for name in slot.epoch_names}
+        shown = {
+            name: slot for slot in self._of(group) if slot.published for name in {slot.epoch_name, slot.plain_name}
+        }
         logged = {}
         for slot in slots:
-            for name in slot.epoch_names:
+            for name in {slot.epoch_name, slot.plain_name}:
                 if (other := shown.setdefault(name, slot)) is not slot:
                     self.refuse(
                         f"self.log({slot.name!r}): two values of the {group} epoch have the name {name!r}, of "
@@ -223,26 +225,28 @@ class RunRecorder(Recorder):
         ranks afterwards. With ``sync_dist=True`` a rank that logged others beside it must log it too.
         """
         open_slots = {slot.key: slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed}
-        steps = (slot for slot in self._of(group) if slot.on_step and slot.sync_dist and slot.has_last)
+        sums = {
+            key: slot.to_wire()
+            for key, slot in open_slots.items()
+            # metric objects reduce by themselves, when all compute
+            if slot.given.sync_dist is not False and not slot.given.rank_zero_only
+        }
+        steps = (slot for slot in self._of(group) if slot.on_step and slot.given.sync_dist and slot.last is not None)
         shared = [slot for slot in steps if not slot.published]  # else the epoch's value stands under the plain name
-        sums = {key: slot.packed() for key, slot in open_slots.items() if slot.shares_epoch}
-        both = gather((sums, _plain_steps(shared, [slot.last_value() for slot in shared])))
+        both = gather((sums, {slot.key: as_number(slot.last_value()) for slot in shared}))
         everyone = [epoch for epoch, _ in both]
-        _demand(everyone)
+        _demand(everyone, {key for part in everyone for key, packed in part.items() if packed["required"]})
         for slot in shared:
-            self.publish_step(
-                slot, slot.reduce_plain([step[slot.key]["value"] for _, step in both if slot.key in step])
-            )
+            self.publish_step(slot, slot.reduce_plain(_of_key(slot.key, [step for _, step in both])))
         for key in sorted({key for part in everyone for key in part}, key=str):
-            parts = [part[key] for part in everyone if key in part]
+            parts = _of_key(key, everyone)
             (open_slots.get(key) or self._absent(key, parts[0])).close(parts)
 
     def _absent(self, key: Key, packed: Mapping[str, Any]) -> Slot:
         """Make the slot of a name that only other ranks have logged."""
-        page = self._page(key.phase, key.loader)
-        slot = page.get(key.name)
+        slot = self._page(key.phase, key.loader).get(key.name)
         if slot is None:
-            slot = page[key.name] = self._slot_kind.from_state(packed, self)
+            slot = self._slot_from(packed)
             slot.reset()
         slot.updated = True
         if packed["metric_path"] is not None and self.module is not None:
@@ -251,7 +255,7 @@ class RunRecorder(Recorder):
 
     def reopen(self, group: str) -> None:
         """Go on with an epoch whose values were read before its end."""
-        self.take_back()
+        self.unstash()
         for slot in self._of(group):
             slot.closed = slot.published = False
 
@@ -285,11 +289,11 @@ class RunRecorder(Recorder):
         if not self.phase.endswith("_batch"):
             return 1
         if self.batch.__class__ is not Size:
-            size = batch_size_of(self.batch, sampled_size=self._sampled)
+            size, sampled = batch_size_of(self.batch, sampled_size=self._sampled), self._sampled
             if self._by_sampler is None:  # the first batch tells for all of the phase
-                told = self._sampled()
+                told = sampled()
                 self._by_sampler = told is not None and told != size and _counts(self.batch, told)
-            self.batch = Size((self._sampled() or size) if self._by_sampler else size)
+            self.batch = Size((sampled() or size) if self._by_sampler else size)
         return int(self.batch)
 
     def _sampled(self) -> int | None:
@@ -332,7 +336,7 @@ class RunRecorder(Recorder):
                 "before. Use the same settings each time, or another name.",
                 code="LT502",
             )
-        slot = self._slot_kind(Key(phase.name, self.loader_idx, name), phase, given, self)
+        slot = self._slot_kind(Key(phase.name, self.loader_idx, name), given, self)
         if not phase.steps and (slot.on_step or not slot.on_epoch):
             wrong = "on_step=True" if slot.on_step else "on_epoch=False"
             raise LogError(
@@ -352,18 +356,14 @@ class RunRecorder(Recorder):
 
     def _check_forks(self, slot: Slot) -> None:
         """Raise where a name of the user's is one under which another value is shown."""
-        for other in self._of(slot.phase.group):
-            for one, two in ((slot, other), (other, slot)):
-                if (
-                    one.key.loader == two.key.loader
-                    and one.forks
-                    and two.name in (f"{one.name}_step", f"{one.name}_epoch")
-                ):
-                    raise LogError(
-                        f"self.log({two.name!r}): this name is taken, since {one.name!r} is logged with on_step=True "
-                        f"and on_epoch=True and shows as {one.step_name!r} and {one.epoch_name!r}. Use another name.",
-                        code="LT504",
-                    )
+        others = [other for other in self._of(slot.phase.group) if other.key.loader == slot.key.loader]
+        for one, two in [*((slot, other) for other in others), *((other, slot) for other in others)]:
+            if one.forks and two.name in (f"{one.name}_step", f"{one.name}_epoch"):
+                raise LogError(
+                    f"self.log({two.name!r}): this name is taken, since {one.name!r} is logged with on_step=True "
+                    f"and on_epoch=True and shows as {one.step_name!r} and {one.epoch_name!r}. Use another name.",
+                    code="LT504",
+                )
 
     def refuse(self, message: str) -> None:
         """Raise for a second value under one name, or only warn, as the policy is."""
@@ -413,7 +413,7 @@ class RunRecorder(Recorder):
     def progress_bar_metrics(self) -> dict[str, float]:
         """Return what ``prog_bar=True`` asks the bar to show; reads device values now."""
         self._publish_all()
-        return {name: value.item() if isinstance(value, Tensor) else value for name, value in self.bar_values.items()}
+        return {name: as_number(value) for name, value in self.bar_values.items()}
 
     # ---- what crosses processes, and what was sent -------------------------------------------------------------------
 
@@ -443,17 +443,20 @@ class RunRecorder(Recorder):
         Metric objects of the module that were updated and not logged yet are among the sums.
         """
         self._publish_all()
-        aside = bool(self._aside)
-        self.take_back()
+        aside = bool(self._stashed)
+        self.unstash()
         pages = [
             {"phase": phase, "loader": loader, "slots": [slot.state_dict() for slot in page.values()]}
             for (phase, loader), page in self._pages.items()
         ]
         values = {"callback": self.callback_values, "logged": self.logged_values, "bar": self.bar_values}
-        kept = {kind: dict(names) for kind, names in values.items()}
-        state = {"pages": pages, "values": kept, "metrics": self._metrics_not_logged()}
+        state = {
+            "pages": pages,
+            "values": {kind: dict(names) for kind, names in values.items()},
+            "metrics": self._metrics_not_logged(),
+        }
         if aside:
-            self.put_aside()
+            self.stash()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -526,7 +529,7 @@ class RunRecorder(Recorder):
         if to_callbacks:
             self.callback_values[shown] = value
             self.callback_values[slot.plain_name] = value
-        if slot.prog_bar:
+        if slot.given.prog_bar:
             self.bar_values[shown] = value
 
 
@@ -592,22 +595,12 @@ _DROPPED = _Dropped()
 
 
 def _check_name(name: object, phase: str) -> None:
-    if not isinstance(name, str) or not name:
-        raise LogError(
-            f"self.log in {phase!r}: expected a name (a non-empty string), got {name!r} ({type(name).__name__}).",
-            code="LT505",
-        )
-    if not name.isprintable():
-        raise LogError(
-            f"self.log({name!r}) in {phase!r}: names become columns and files in loggers; take one of printable "
-            "characters, without line breaks.",
-            code="LT505",
-        )
-    parts = name.replace("\\", "/").split("/")
+    parts = name.replace("\\", "/").split("/") if isinstance(name, str) and name.isprintable() else [""]
     if not parts[0] or ".." in parts:
         raise LogError(
-            f"self.log({name!r}) in {phase!r}: names become paths in some loggers; take one without a leading '/' and "
-            "without '..'.",
+            f"self.log({name!r}) in {phase!r}: names become columns, files and paths in loggers. Expected a non-empty "
+            "string of printable characters, without line breaks, without a leading '/' and without '..', got "
+            f"{name!r} ({type(name).__name__}).",
             code="LT505",
         )
 
@@ -618,9 +611,9 @@ def _as_tensor(value: Any) -> Tensor:
     return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
-def _demand(everyone: list[dict[Key, Any]]) -> None:
-    """Raise where a rank logged something in a phase, but not a key of it that others log with ``sync_dist=True``."""
-    for key in sorted({key for part in everyone for key, packed in part.items() if packed["required"]}, key=str):
+def _demand(everyone: list[dict[Key, Any]], required: set[Key]) -> None:
+    """Raise where a rank logged something in a phase, but not a ``required`` key, which others log with sync_dist."""
+    for key in sorted(required, key=str):
         for rank, part in enumerate(everyone):
             if key not in part and any(other[:2] == key[:2] for other in part):
                 raise LogError(
@@ -630,20 +623,6 @@ def _demand(everyone: list[dict[Key, Any]]) -> None:
                 )
 
 
-def _plain_steps(slots: list[Slot], values: list[Any]) -> dict[Key, dict[str, Any]]:
-    return {
-        slot.key: {"value": value.item() if isinstance(value, Tensor) else value, "required": True}
-        for slot, value in zip(slots, values, strict=True)
-        if slot.sync_dist
-    }
-
-
-def _reduced_steps(slots: list[Slot], values: list[Any], gather: Callable[[Any], list[Any]]) -> list[Any]:
-    everyone = gather(_plain_steps(slots, values))
-    _demand(everyone)
-    return [
-        slot.reduce_plain([part[slot.key]["value"] for part in everyone if slot.key in part])
-        if slot.sync_dist
-        else value
-        for slot, value in zip(slots, values, strict=True)
-    ]
+def _of_key(key: Key, everyone: list[dict[Key, Any]]) -> list[Any]:
+    """Return what the ranks that logged ``key`` have under it, from rank 0 on."""
+    return [part[key] for part in everyone if key in part]

@@ -8,7 +8,7 @@ import torch
 
 from lt_core.ranks import Ranks
 from lt_loops.logging.recorder import RunRecorder
-from lt_loops.logging.slot import Key, widest
+from lt_loops.logging.slot import Key, accumulation_dtype
 
 
 class SharedSteps:
@@ -39,7 +39,7 @@ class SharedSteps:
 
     def _exchange(self) -> None:
         device, slots = self._ranks.device, self._recorder.synced_steps()
-        wide = widest(device)
+        wide = accumulation_dtype(device)
         # a rank without a sample left in this step has a stand-in's batch, whose values count for nothing
         mine = {} if self._recorder.slots is None else slots
         values = [torch.as_tensor(mine[key].last_value() if key in mine else 0.0) for key in self._keys]

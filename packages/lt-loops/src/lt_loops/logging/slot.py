@@ -35,7 +35,7 @@ class Key(NamedTuple):
     name: str
 
 
-class Home(Protocol):
+class SlotContext(Protocol):
     """What a slot needs of the recorder that holds it."""
 
     module: nn.Module | None
@@ -120,91 +120,48 @@ _REDUCTIONS = {
 class Slot:
     """Sums for one name. ``add`` is the only member called in a step."""
 
-    __slots__ = (
-        "_closed_value",
-        "_last",
-        "_pending",
-        "_restored",
-        "_values",
-        "_weights",
-        "closed",
-        "count",
-        "dtype",
-        "epoch_name",
-        "forks",
-        "fresh",
-        "given",
-        "home",
-        "key",
-        "metric",
-        "name",
-        "on_epoch",
-        "on_step",
-        "phase",
-        "plain_name",
-        "prog_bar",
-        "published",
-        "reduce",
-        "step_name",
-        "sync_dist",
-        "to_logger",
-        "total",
-        "updated",
-        "weighted",
-    )
-
-    def __init__(self, key: Key, phase: Phase, given: Given, home: Home) -> None:
+    def __init__(self, key: Key, given: Given, context: SlotContext) -> None:
         """Work out defaults and names; see ``LightningModule.log`` for the settings."""
-        self.key, self.phase, self.home, self.name = key, phase, home, key.name
-        self.given = given
+        self.key, self.given, self.context, self.name = key, given, context, key.name
+        self.phase = phase = PHASES[key.phase]
         self.on_step = phase.on_step if given.on_step is None else bool(given.on_step)
         self.on_epoch = (not phase.on_step) if given.on_epoch is None else bool(given.on_epoch)
-        self.prog_bar = bool(given.prog_bar)
         self.to_logger = given.logger is None or bool(given.logger)
         self.reduce = _reduction(given.reduce_fx, key.name)
-        self.sync_dist = bool(given.sync_dist)
         self.forks = self.on_step and self.on_epoch
         tail = f"/dataloader_idx_{key.loader}" if key.loader is not None and given.add_dataloader_idx else ""
-        self.plain_name = key.name + tail
-        self.step_name = (f"{key.name}_step" if self.forks else key.name) + tail
-        self.epoch_name = (f"{key.name}_epoch" if self.forks else key.name) + tail
+        self.plain_name, self.step_name, self.epoch_name = (
+            key.name + end * self.forks + tail for end in ("", "_step", "_epoch")
+        )
         self.weighted = self.on_epoch and self.reduce == "mean"
         self.metric: Any = None
         self.dtype: torch.dtype | None = None
-        self._restored: dict[str, Any] | None = None
-        self._clear()
+        self.reset()
 
     def adopts(self, given: Given) -> bool:
         """Return whether a call with ``given`` means this slot all the same, and take its callable and group if so.
 
         That is so for a lambda that is made anew in each step, and after a resume (neither can be in a file).
         """
-        mine = self.given
-        same_function = callable(given.reduce_fx) and (
-            mine.reduce_fx == CALLABLE or _is_same_function(mine.reduce_fx, given.reduce_fx)
-        )
-        fitted = mine._replace(
-            reduce_fx=given.reduce_fx if same_function else mine.reduce_fx, sync_dist_group=given.sync_dist_group
-        )
+        mine = self.given.reduce_fx
+        same = callable(given.reduce_fx) and (mine == CALLABLE or _is_same_function(mine, given.reduce_fx))
+        fitted = self.given._replace(reduce_fx=given.reduce_fx if same else mine, sync_dist_group=given.sync_dist_group)
         if fitted != given:
             return False
         self.given, self.reduce = given, _reduction(given.reduce_fx, self.name)
         return True
 
-    def _clear(self) -> None:
+    def reset(self) -> None:
+        """Start a new epoch; the recorder resets the metric object."""
         self.total: Any = 0 if callable(self.reduce) else _REDUCTIONS[self.reduce].zero
         self.count: float = 0
         self.updated = self.fresh = self.closed = self.published = False
+        self.last: Any = None
         self._closed_value: Any = None
-        self._last: Any = None
+        self._restored: dict[str, Any] | None = None
         self._pending: list[Tensor] = []
         self._weights: list[float] = []
         self._values: list[Any] = []
-
-    def reset(self) -> None:
-        """Start a new epoch; the recorder resets the metric object."""
-        self._restored = None
-        self._clear()
 
     # ---- the step ----------------------------------------------------------------------------------------------------
 
@@ -231,9 +188,9 @@ class Slot:
             if number is None:
                 return
         self.updated = self.fresh = True
-        self._last = number
+        self.last = number
         if self.weighted:
-            weight = self.home.size() if batch_size is None else self.weight_of(batch_size)
+            weight = self.context.size() if batch_size is None else self.weight_of(batch_size)
             if weight:  # what stands for no sample may be NaN
                 self.total += number * weight
                 self.count += weight
@@ -247,10 +204,10 @@ class Slot:
         if value.numel() != 1:
             raise self._not_a_number(value)
         kept = value.detach().reshape(()).clone()
-        self.updated, self.fresh, self._last = True, True, kept
+        self.updated, self.fresh, self.last = True, True, kept
         if self.on_epoch:
             if self.weighted:
-                weight = self.home.size() if batch_size is None else self.weight_of(batch_size)
+                weight = self.context.size() if batch_size is None else self.weight_of(batch_size)
                 if not weight:  # what stands for no sample may be NaN
                     return
                 self._weights.append(weight)
@@ -263,11 +220,11 @@ class Slot:
         if not self._pending:
             return
         stacked = torch.stack(self._pending)
-        wide = stacked.to(widest(stacked.device) if stacked.is_floating_point() else torch.int64)
+        wide = stacked.to(accumulation_dtype(stacked.device) if stacked.is_floating_point() else torch.int64)
         if self.weighted:
             counts = all(weight.__class__ is int for weight in self._weights)
             weights = torch.tensor(
-                self._weights, dtype=widest(wide.device) if wide.is_floating_point() or not counts else None
+                self._weights, dtype=accumulation_dtype(wide.device) if wide.is_floating_point() or not counts else None
             )
             wide = wide * weights.to(wide.device, non_blocking=True)
             self.count += sum(self._weights)
@@ -276,12 +233,13 @@ class Slot:
         elif (reduction := _REDUCTIONS[self.reduce]).add is operator.add:
             self.total = self.total + wide.sum()
         else:
-            before = [torch.as_tensor(self.total, dtype=wide.dtype, device=wide.device)] if _known(self.total) else []
+            is_first = not isinstance(self.total, Tensor) and math.isinf(self.total)
+            before = [] if is_first else [torch.as_tensor(self.total, dtype=wide.dtype, device=wide.device)]
             self.total = reduction.over(torch.stack([*before, reduction.over(wide)]))
         self._pending, self._weights = [], []
 
     def _take_dtype(self, value: Tensor) -> None:
-        if value.is_complex() or value.numel() != 1:
+        if value.is_complex():
             raise self._not_a_number(value)
         self.dtype = value.dtype
 
@@ -292,8 +250,7 @@ class Slot:
             return None
         if isinstance(value, (bool, int, float)):
             return float(value) if isinstance(value, float) else int(value)
-        item = getattr(value, "item", None)
-        if callable(item) and getattr(value, "size", 0) == 1:
+        if callable(item := getattr(value, "item", None)) and getattr(value, "size", 0) == 1:
             return item()
         raise self._not_a_number(value)
 
@@ -303,16 +260,15 @@ class Slot:
         if self.metric is not metric:
             if self.updated:
                 self._refuse_second("another one before in this epoch")
-            self.home.warn_of_shared_metric(self, metric)
+            self.context.warn_of_shared_metric(self, metric)
         self.metric, self.updated, self.fresh = metric, True, True
         if self.on_step:
-            self._last = getattr(metric, "_forward_cache", None)
-            if self._last is None:
-                self._last = metric.compute()
-            self._single(self._last)
+            self.last = getattr(metric, "_forward_cache", None)
+            if self.last is None:
+                self.last = metric.compute()
+            self._check_single(self.last)
 
-    def _single(self, value: Any) -> Any:
-        """Return what a metric object computed, or raise where that is several values by name."""
+    def _check_single(self, value: Any) -> Any:
         if isinstance(value, Mapping):
             raise LogError(
                 f"self.log({self.name!r}) in {self.phase.name!r}: {type(self.metric).__name__}.compute() gives several "
@@ -323,7 +279,7 @@ class Slot:
         return value
 
     def _refuse_second(self, what: str) -> None:
-        self.home.refuse(
+        self.context.refuse(
             f"self.log({self.name!r}) in {self.phase.name!r} got a metric object, and {what}: only one object's value "
             "would be kept. Log the same object each time (an attribute of the module), or take two names."
         )
@@ -357,23 +313,13 @@ class Slot:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     @property
-    def epoch_names(self) -> set[str]:
-        """The names under which the epoch's value is shown."""
-        return {self.epoch_name, self.plain_name}
-
-    @property
     def where(self) -> str:
         """Which hooks log it, and for which loader, for messages."""
         return repr(self.phase.name) + ("" if self.key.loader is None else f" with dataloader_idx {self.key.loader}")
 
-    @property
-    def has_last(self) -> bool:
-        """Whether this rank has logged a value in this epoch."""
-        return self._last is not None
-
     def last_value(self) -> Any:
         """Return the newest value: a number, or a 0-dim tensor where it lives on a device or needs its type."""
-        return self._typed(self._last)
+        return self._typed(self.last)
 
     def epoch_value(self) -> Any:
         """Return the value of the epoch so far."""
@@ -381,20 +327,22 @@ class Slot:
             total = 0 if callable(self.reduce) else self.total - _REDUCTIONS[self.reduce].zero
             if self._pending or self._values or (total and total == total):  # inf less inf is NaN
                 self._refuse_second("numbers beside it")
-            return self._single(self.metric.compute())
+            return self._check_single(self.metric.compute())
         self._sum_pending()
-        if self.reduce == "mean":
-            total, last = self.total, self._last
-            if isinstance(total, Tensor):
-                total = total.to(widest(total.device))
-            elif last.__class__ is float and self.count and total == last * self.count:
-                return self._typed(
-                    last
-                )  # the mean of one value is that value, which a product and a quotient may not be
-            return self._typed(total / self.count if self.count else math.nan)
+        total, last = self.total, self.last
+        if isinstance(total, Tensor) and self.reduce == "mean":
+            total = total.to(accumulation_dtype(total.device))
+        elif self.weighted and last.__class__ is float and self.count and total == last * self.count:
+            return self._typed(last)  # the mean of one value is that value, which a product and a quotient may not be
+        return self._value_of(total, self.count, self._values)
+
+    def _value_of(self, total: Any, count: float, values: list[Any]) -> Any:
+        """Return what totals, or the values for a function of the user's, are in the end."""
         if callable(self.reduce):
-            return self._reduced(self._values)
-        return self._typed(self.total)
+            return self._reduced(values)
+        if self.reduce == "mean":
+            total = total / count if count else math.nan
+        return self._typed(total)
 
     def _reduced(self, values: list[Any]) -> Any:
         """Return what the user's function makes of ``values``; it gets them in the type in which they were logged."""
@@ -417,58 +365,41 @@ class Slot:
 
     # ---- ranks -------------------------------------------------------------------------------------------------------
 
-    @property
-    def shares_epoch(self) -> bool:
-        """Whether the epoch's value is reduced over ranks (metric objects do that by themselves, when all compute)."""
-        return self.given.sync_dist is not False and not self.given.rank_zero_only
-
-    def packed(self) -> dict[str, Any]:
+    def to_wire(self) -> dict[str, Any]:
         """Return the totals as plain numbers, for the exchange between ranks."""
         self._sum_pending()
-        total = self.total.item() if isinstance(self.total, Tensor) else self.total
-        values = [v.item() if isinstance(v, Tensor) else v for v in self._values]
+        reduce_fx = CALLABLE if callable(self.reduce) else self.reduce
         return {
             **self.key._asdict(),
-            "given": self.given._replace(
-                reduce_fx=CALLABLE if callable(self.reduce) else self.reduce, sync_dist_group=None
-            )._asdict(),
+            "given": self.given._replace(reduce_fx=reduce_fx, sync_dist_group=None)._asdict(),
             "dtype": str(self.dtype).removeprefix("torch.") if self.dtype else None,
             "metric_path": self._metric_path(),
-            "total": total,
+            "total": as_number(self.total),
             "count": self.count,
-            "values": values,
-            "required": self.sync_dist,
+            "values": [*map(as_number, self._values)],
+            "required": bool(self.given.sync_dist),
         }
 
     def _metric_path(self) -> str | None:
         """Return where the metric object stands in the run's module."""
-        if self.metric is None or self.home.module is None:
+        if self.metric is None or self.context.module is None:
             return None
-        return next((name for name, part in self.home.module.named_modules() if part is self.metric), None)
+        return next((name for name, part in self.context.module.named_modules() if part is self.metric), None)
 
     def close(self, parts: list[dict[str, Any]] | None = None) -> Any:
         """Return the epoch's value, over all ranks where their ``parts`` are given; later calls return the same."""
         if not self.closed:
-            self._closed_value = self.epoch_value() if parts is None or self.metric is not None else self._joined(parts)
+            if parts is None or self.metric is not None:
+                self._closed_value = self.epoch_value()
+            else:
+                total, count, values = merge(self.reduce, parts)
+                self._closed_value = self._value_of(total, count, values)
             self.closed = True
         return self._closed_value
 
-    def _joined(self, parts: list[dict[str, Any]]) -> Any:
-        if callable(self.reduce):
-            return self._reduced([value for part in parts for value in part["values"]])
-        total = joined(self.reduce, [part["total"] for part in parts])
-        if self.reduce == "mean":
-            count = sum(part["count"] for part in parts)
-            total = total / count if count else math.nan
-        return self._typed(total)
-
     def reduce_plain(self, values: list[Any]) -> Any:
         """Return one step's values of all ranks reduced to one."""
-        if self.reduce == "mean":
-            return self._typed(sum(values) / len(values))
-        if callable(self.reduce):
-            return self._reduced(values)
-        return self._typed(joined(self.reduce, values))
+        return self._value_of(_joined(self.reduce, values), len(values), values)
 
     def reduce_column(self, values: Tensor, present: Tensor) -> Any:
         """Return one step's values of all ranks reduced to one; where they are on a device, it stays there.
@@ -489,8 +420,8 @@ class Slot:
     def state_dict(self) -> dict[str, Any]:
         """Return name, settings and sums, as plain data and tensors."""
         return {
-            **self.packed(),
-            "last": self._last,
+            **self.to_wire(),
+            "last": self.last,
             "updated": self.updated,
             "metric": metric_state(self.metric) if self.metric is not None and self.updated else None,
         }
@@ -507,19 +438,18 @@ class Slot:
         self.metric, self._restored = metric, None
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], home: Home) -> Slot:
+    def from_state(cls, state: Mapping[str, Any], context: SlotContext) -> Slot:
         """Make the slot that :meth:`state_dict` described."""
-        key = Key(state["phase"], state["loader"], state["name"])
         given = Given(**state["given"])
-        callable_reduction = given.reduce_fx == CALLABLE
-        slot = cls(key, PHASES[key.phase], given._replace(reduce_fx="mean") if callable_reduction else given, home)
+        is_unknown = given.reduce_fx == CALLABLE
+        key = Key(state["phase"], state["loader"], state["name"])
+        slot = cls(key, given._replace(reduce_fx="mean") if is_unknown else given, context)
         slot.total, slot.count, slot._values = state["total"], state["count"], list(state["values"])
-        slot._last, slot.updated = state.get("last"), state.get("updated", False)
-        slot._restored = state.get("metric")
-        if slot._restored and state.get("metric_path") and home.module is not None:
-            slot._restore_metric(home.module.get_submodule(state["metric_path"]))
+        slot.last, slot.updated, slot._restored = state.get("last"), state.get("updated", False), state.get("metric")
+        if slot._restored and state.get("metric_path") and context.module is not None:
+            slot._restore_metric(context.module.get_submodule(state["metric_path"]))
         slot.dtype = getattr(torch, state["dtype"]) if state["dtype"] else None
-        if callable_reduction:
+        if is_unknown:
             slot.given, slot.reduce, slot.weighted = given, _unknown_function, False
         return slot
 
@@ -528,8 +458,6 @@ class SingleSlot(Slot):
     """A slot that counts in single precision, as Lightning does: numbers become tensors of 32 bits, and are added one
     by one in this type.
     """
-
-    __slots__ = ()
 
     def add(self, value: Any, batch_size: int | None) -> None:
         """See :meth:`Slot.add`."""
@@ -570,11 +498,12 @@ def _is_same_function(one: Any, other: Any) -> bool:
     return one is other or (name is not None and name == getattr(other, "__qualname__", None))
 
 
-def _known(total: Any) -> bool:
-    return isinstance(total, Tensor) or not math.isinf(total)
+def as_number(value: Any) -> Any:
+    """Return a tensor of one element as a number, anything else as it is."""
+    return value.item() if isinstance(value, Tensor) else value
 
 
-def widest(device: torch.device) -> torch.dtype:
+def accumulation_dtype(device: torch.device) -> torch.dtype:
     """Return the widest floating-point type of a device."""
     return torch.float32 if device.type in _SINGLE else torch.float64
 
@@ -586,9 +515,16 @@ def _shown(wanted: torch.dtype, have: torch.dtype) -> torch.dtype:
     return have
 
 
-def joined(reduce: str, totals: list[Any]) -> Any:
-    """Return one total of several, of ranks or of steps."""
+def _joined(reduce: Any, totals: list[Any]) -> Any:
+    if callable(reduce) or reduce == CALLABLE:
+        return 0
     return math.nan if any(total != total for total in totals) else _REDUCTIONS[reduce].join(totals)
+
+
+def merge(reduce: Any, parts: Sequence[Mapping[str, Any]]) -> tuple[Any, float, list[Any]]:
+    """Return total, count and values of several slots under one name: of ranks, or of runs."""
+    values = [value for part in parts for value in part["values"]]
+    return _joined(reduce, [part["total"] for part in parts]), sum(part["count"] for part in parts), values
 
 
 def _reduction(reduce_fx: Any, name: str) -> str | Callable[[Tensor], Tensor]:

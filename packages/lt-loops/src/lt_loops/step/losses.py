@@ -16,7 +16,7 @@ from lt_core.module import LightningModule
 from lt_core.strategy import Strategy
 from lt_loops.arguments.problems import shown
 from lt_loops.former_names import OUTPUTS, understood_by
-from lt_loops.logging.slot import widest
+from lt_loops.logging.slot import accumulation_dtype
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.state.position import Pending
 
@@ -117,7 +117,7 @@ def sum_weights(strategy: Strategy, weight: Weight) -> Weight:
     if strategy.world_size == 1:
         return _or_one(weight)
     device = strategy.device
-    dtype = widest(device)
+    dtype = accumulation_dtype(device)
     mine = weight.to(dtype) if isinstance(weight, Tensor) else torch.full((), weight, dtype=dtype, device=device)
     total = strategy.all_reduce(mine, "sum")
     return _or_one(total.item() if device.type == "cpu" else total)
