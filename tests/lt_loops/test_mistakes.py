@@ -340,10 +340,12 @@ OPTIMIZERS = [
 SCHEDULERS = [
     row("return [optimizer], [StepLR]", "the class StepLR itself", way_out="StepLR(optimizer, ...)"),
     row(
-        "return [optimizer], [functools.partial(StepLR, step_size=1)]", "a partial", way_out="Make one of the optimizer"
+        "return [optimizer], [functools.partial(StepLR, step_size=1)]",
+        "a partial",
+        way_out="Make one: StepLR(optimizer, ...)",
     ),
-    row("return [optimizer], ['cosine']", "'cosine'", "a str", way_out="StepLR(optimizer, 10)"),
-    row("return [optimizer], [1e-3]", "0.001", "a float", way_out="StepLR(optimizer, 10)"),
+    row("return [optimizer], ['cosine']", "'cosine'", "a str", way_out="StepLR(optimizer, ...)"),
+    row("return [optimizer], [1e-3]", "0.001", "a float", way_out="StepLR(optimizer, ...)"),
     row("return [optimizer], [needs_epoch]", "NeedsEpoch.step(epoch)", way_out="Define lr_scheduler_step(self"),
     row("return [optimizer], [scheduler_of_other]", "StepLR", "drives a SGD", way_out="or return its optimizer too"),
     row("return [optimizer], [plateau]", "ReduceLROnPlateau", "no 'monitor'", way_out="'monitor': 'val_loss'"),

@@ -47,8 +47,21 @@ class RunRecorder(Recorder):
         module: the run's module, in which metric objects are found by name.
         callbacks: the run's, which may have metric objects too.
         stepping: groups in which something goes to the loggers step by step.
+        values: the values that others read, by kind (``"callback"``, ``"logged"``, ``"bar"``) and name.
         deferred: where calls of ``self.log`` are kept that :meth:`log` makes later; None where they are made now.
     """
+
+    slots: dict[str, Slot] | None = None
+    batch: Any = None
+    gather: Callable[[Any], list[Any]] | None = None
+    module: nn.Module | None = None
+    callbacks: Sequence[object] = ()
+    phase: str = "outside"
+    loader_idx: int | None = None
+    _feed: Feed | None = None
+    _by_sampler: bool | None = None
+    _warned_of_shared = False
+    _unmute: Callable[[], Any] | None = None
 
     def __init__(self, policy: Policy = Policy()) -> None:
         """Start without any value.
@@ -59,25 +72,10 @@ class RunRecorder(Recorder):
         """
         self._policy = policy
         self._slot_kind = SingleSlot if policy.single_precision else Slot
-        self.slots: dict[str, Slot] | None = None
-        self.batch: Any = None
-        self.rank = 0
-        self.gather: Callable[[Any], list[Any]] | None = None
-        self.module: nn.Module | None = None
-        self.callbacks: Sequence[object] = ()
         self.stepping: set[str] = set()
-        self.deferred: list[tuple[str, Any, Given, int | None]] | None = None
-        self.phase: str = "outside"
-        self.loader_idx: int | None = None
-        self._feed: Feed | None = None
-        self._by_sampler: bool | None = None
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
-        self._warned_of_shared = False
         self._stashed: list[tuple[Any, dict[str, Any]]] = []
-        self._unmute: Callable[[], Any] | None = None
-        self.callback_values: dict[str, Any] = {}
-        self.logged_values: dict[str, Any] = {}
-        self.bar_values: dict[str, Any] = {}
+        self.take_published({})
 
     # ---- called by the loops -----------------------------------------------------------------------------------------
 
@@ -159,7 +157,7 @@ class RunRecorder(Recorder):
         """Forget what was published, after the sanity check; groups start anew."""
         for group in GROUPS:
             self.reset(group)
-        self.callback_values, self.logged_values, self.bar_values = {}, {}, {}
+        self.take_published({})
 
     def step_values(self, group: str) -> dict[str, Any]:
         """Return for the loggers the last values with ``on_step`` of ``group``, and publish them to callbacks and bar.
@@ -213,7 +211,7 @@ class RunRecorder(Recorder):
             value, slot.published = slot.close(), True
             self._publish(slot, slot.epoch_name, value, to_callbacks=True)
             if slot.to_logger:
-                logged[slot.epoch_name] = self.logged_values[slot.epoch_name] = value
+                logged[slot.epoch_name] = self.values["logged"][slot.epoch_name] = value
         return logged
 
     def _close_together(self, group: str, gather: Callable[[Any], list[Any]]) -> None:
@@ -269,7 +267,7 @@ class RunRecorder(Recorder):
         """Show ``value`` as the newest one of a step."""
         slot.fresh = False  # what the same name gets elsewhere, or at the epoch's end, stays until the next value
         if slot.to_logger:
-            self.logged_values[slot.step_name] = value
+            self.values["logged"][slot.step_name] = value
         # callbacks monitor the steps of training and the epochs of everything
         self._publish(slot, slot.step_name, value, to_callbacks=slot.phase.group == "train")
 
@@ -403,23 +401,19 @@ class RunRecorder(Recorder):
         logging it.
         """
         self._publish_all()
-        return _CallbackMetrics(self.callback_values)
+        return _CallbackMetrics(self.values["callback"])
 
     def logged_metrics(self) -> dict[str, Tensor]:
         """Return what went to the loggers last, or goes to them when a row is due, by name; 0-dim tensors."""
         self._publish_all()
-        return {name: _as_tensor(value) for name, value in self.logged_values.items()}
+        return {name: _as_tensor(value) for name, value in self.values["logged"].items()}
 
     def progress_bar_metrics(self) -> dict[str, float]:
         """Return what ``prog_bar=True`` asks the bar to show; reads device values now."""
         self._publish_all()
-        return {name: as_number(value) for name, value in self.bar_values.items()}
+        return {name: as_number(value) for name, value in self.values["bar"].items()}
 
     # ---- what crosses processes, and what was sent -------------------------------------------------------------------
-
-    def note_sent(self, row: Mapping[str, Any]) -> None:
-        """Show among the logged metrics what went to the loggers."""
-        self.logged_values.update(row)
 
     def published(self) -> dict[str, dict[str, Any]]:
         """Return the values that others read, by kind and name, on the CPU."""
@@ -431,9 +425,9 @@ class RunRecorder(Recorder):
 
     def take_published(self, values: Mapping[str, Mapping[str, Any]]) -> None:
         """Show what :meth:`published` returned in another process, or a checkpoint holds."""
-        self.callback_values = dict(values.get("callback", {}))
-        self.logged_values = dict(values.get("logged", {}))
-        self.bar_values = dict(values.get("bar", {}))
+        self.values: dict[str, dict[str, Any]] = {
+            kind: dict(values.get(kind, {})) for kind in ("callback", "logged", "bar")
+        }
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
@@ -449,10 +443,9 @@ class RunRecorder(Recorder):
             {"phase": phase, "loader": loader, "slots": [slot.state_dict() for slot in page.values()]}
             for (phase, loader), page in self._pages.items()
         ]
-        values = {"callback": self.callback_values, "logged": self.logged_values, "bar": self.bar_values}
         state = {
             "pages": pages,
-            "values": {kind: dict(names) for kind, names in values.items()},
+            "values": {kind: dict(names) for kind, names in self.values.items()},
             "metrics": self._metrics_not_logged(),
         }
         if aside:
@@ -527,10 +520,10 @@ class RunRecorder(Recorder):
 
     def _publish(self, slot: Slot, shown: str, value: Any, *, to_callbacks: bool) -> None:
         if to_callbacks:
-            self.callback_values[shown] = value
-            self.callback_values[slot.plain_name] = value
+            self.values["callback"][shown] = value
+            self.values["callback"][slot.plain_name] = value
         if slot.given.prog_bar:
-            self.bar_values[shown] = value
+            self.values["bar"][shown] = value
 
 
 def _metrics_in(slots: list[Slot]) -> list[Any]:

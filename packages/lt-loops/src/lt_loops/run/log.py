@@ -161,7 +161,7 @@ class Log(Owner):
         row = dict(values)
         own = row.pop("step", None)
         axis = own if own is not None else step if step is not None else self._axis(row)
-        self._recorder.note_sent(row)
+        self._recorder.values["logged"] |= row
         if own is None and step is None:  # evaluation batches stand on an axis of their own
             row.setdefault("epoch", self._position.epoch or self.file_at[1])
         place = self._place(axis)
@@ -195,7 +195,7 @@ class Log(Owner):
         if name == "tokens":
             return position.tokens
         if name != "step":
-            found = row.get(name, self._recorder.callback_values.get(name))
+            found = row.get(name, self._recorder.values["callback"].get(name))
             if found is not None:
                 return found
             self._tell_axis(name, row)
@@ -206,7 +206,7 @@ class Log(Owner):
         if self._history is None or (0, f"axis {name}") in self._reported:
             return
         self._reported.add((0, f"axis {name}"))
-        logged = sorted({*row, *self._recorder.callback_values})
+        logged = sorted({*row, *self._recorder.values["callback"]})
         hint = did_you_mean(name, (*AXES, *logged))
         warn(
             f"trainer.log_axis={name!r}: nothing of this name is logged so far, so rows stand at the optimizer step. "

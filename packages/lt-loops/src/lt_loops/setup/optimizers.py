@@ -63,91 +63,93 @@ def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
         HookError: for anything that cannot be used; the message says what was expected and the way out.
     """
     if returned is None:
-        return _nothing(module)
+        if getattr(module, "automatic_optimization", True):
+            warn(
+                "configure_optimizers returned None, so nothing is optimized: training_step runs, and no parameter "
+                "changes. Return an optimizer if that is not meant.",
+                code="LT331",
+            )
+        return Optimization()
     names: list[str] | None = None
     loose: list[Any] = []
     if isinstance(returned, Mapping) and not set(returned) & {*_KEYS, *_SCHEDULER_KEYS}:
-        names, entries = _named(returned)
+        names, entries = list(returned), _named(returned)
     elif isinstance(returned, list | tuple):
         entries, loose = _listed(returned)
     else:
         entries = [_entry(returned)]
     optimizers = [entry.optimizer for entry in entries]
-    _check_repeated(optimizers)
-    _check_parameters(optimizers, names, module)
+    if len({*map(id, optimizers)}) < len(optimizers):
+        kinds = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
+        raise HookError(
+            f"configure_optimizers returned the same optimizer twice ({kinds}): expected each once. Leave one out, or "
+            "make a second optimizer.",
+            code="LT335",
+        )
+    for name, optimizer in zip(names or range(len(optimizers)), optimizers, strict=True):
+        _check_parameters(f"The optimizer {name} ({type(optimizer).__name__})", optimizer, module)
     wanted = [(scheduler, entry.monitor) for entry in entries for scheduler in entry.schedulers]
     wanted += [(scheduler, None) for scheduler in loose]
     schedulers = [read_scheduler(scheduler, monitor, optimizers, module) for scheduler, monitor in wanted]
     foreign = frozenset(map(id, foreign_parameters(optimizers, module)))
-    return Optimization(optimizers, names, schedulers, _frequencies(entries), foreign)
-
-
-def _nothing(module: nn.Module) -> Optimization:
-    if getattr(module, "automatic_optimization", True):
-        warn(
-            "configure_optimizers returned None, so nothing is optimized: training_step runs, and no parameter "
-            "changes. Return an optimizer if that is not meant.",
-            code="LT331",
+    frequencies = [entry.frequency for entry in entries if entry.frequency is not None]
+    if 0 < len(frequencies) < len(entries):
+        raise HookError(
+            f"{len(frequencies)} of {len(entries)} optimizers have a 'frequency': expected one for each, or none. "
+            "Write 'frequency': 1 for the others.",
+            code="LT330",
         )
-    return Optimization()
+    return Optimization(optimizers, names, schedulers, frequencies if len(frequencies) > 1 else None, foreign)
 
 
 # ---- the forms -------------------------------------------------------------------------------------------------------
 
 
-def _named(returned: Mapping[Any, Any]) -> tuple[list[str], list[_Entry]]:
-    if not returned:
-        raise _wrong_return(returned, "To optimize nothing return None.")
+def _named(returned: Mapping[Any, Any]) -> list[_Entry]:
     entries = []
     for name, value in returned.items():
         if not isinstance(name, str):
             raise _wrong_return(returned, f"The name {name!r} is {type_name(name)}: names are text.")
-        entry = _entry(value, where=f" under the name {name!r}")
+        entries.append(entry := _entry(value, where=f" under the name {name!r}"))
         if entry.frequency is not None:
             raise HookError(
                 f"The optimizer {name!r} has a 'frequency', which named optimizers do not take. A training_step that "
                 "returns a dict of losses chooses at each batch which of them step.",
                 code="LT330",
             )
-        entries.append(entry)
-    return list(returned), entries
+    return entries or _nothing(returned)
+
+
+def _nothing(returned: Any) -> list[_Entry]:
+    raise _wrong_return(returned, "To optimize nothing return None.")
 
 
 def _listed(returned: list[Any] | tuple[Any, ...]) -> tuple[list[_Entry], list[Any]]:
     """Return the optimizers of a list or of two lists, and the schedulers of the second."""
-    if not returned:
-        raise _wrong_return(returned, "To optimize nothing return None.")
+    optimizers, schedulers = returned, None
     if len(returned) == 2 and isinstance(returned[0], list | tuple):
         optimizers, schedulers = returned
-        if not optimizers:
-            raise _wrong_return(returned, "To optimize nothing return None.")
-        return [_entry(item, in_list=True) for item in optimizers], _list_of(schedulers)
-    if len(returned) == 2 and _is_optimizer(returned[0]) and _is_scheduler(returned[1]):
+    elif len(returned) == 2 and _is_optimizer(returned[0]) and _is_scheduler(returned[1]):
         raise _wrong_return(returned, "The second one is a scheduler: return [optimizer], [scheduler].")
-    return [_entry(item, in_list=True) for item in returned], []
+    return [_entry(item, " in its list") for item in optimizers] or _nothing(returned), _list_of(schedulers)
 
 
-def _entry(item: Any, *, where: str = "", in_list: bool = False) -> _Entry:
+def _entry(item: Any, where: str = "") -> _Entry:
     """Return one optimizer, given as it is or as a dict with the key ``optimizer``."""
     if not isinstance(item, Mapping):
-        return _Entry(_checked(item, where or (" in its list" if in_list else "")))
+        return _Entry(_checked(item, where))
     for key in item:
         if key not in _KEYS:
-            raise HookError(
-                f"An optimizer's dict{where} has the unknown key {key!r}. {_belongs(str(key))}", code="LT330"
-            )
+            raise HookError(f"An optimizer's dict has the unknown key {key!r}. {_belongs(str(key))}", code="LT330")
     if "optimizer" not in item:
         raise _wrong_return(item, "The dict has no key 'optimizer'.")
     monitor, frequency = item.get("monitor"), item.get("frequency")
     if not isinstance(monitor, str | None):
-        raise _wrong_return(
-            item, f"'monitor' is {type_name(monitor)}: expected the name of a logged metric, such as 'val_loss'."
-        )
-    if frequency is not None and (isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1):
+        raise _wrong_return(item, f"'monitor' is {type_name(monitor)}: expected a logged metric, such as 'val_loss'.")
+    if frequency is not None and (type(frequency) is not int or frequency < 1):
         raise _wrong_return(item, f"'frequency' is {frequency!r}: expected a whole number of batches, 1 or more.")
-    return _Entry(
-        _checked(item["optimizer"], where or " as 'optimizer'"), _list_of(item.get("lr_scheduler")), monitor, frequency
-    )
+    optimizer = _checked(item["optimizer"], where or " as 'optimizer'")
+    return _Entry(optimizer, _list_of(item.get("lr_scheduler")), monitor, frequency)
 
 
 def _belongs(key: str) -> str:
@@ -161,19 +163,6 @@ def _list_of(schedulers: Any) -> list[Any]:
     if schedulers is None:
         return []
     return list(schedulers) if isinstance(schedulers, list | tuple) else [schedulers]
-
-
-def _frequencies(entries: list[_Entry]) -> list[int] | None:
-    given = [entry.frequency for entry in entries if entry.frequency is not None]
-    if not given or len(entries) == 1:
-        return None
-    if len(given) < len(entries):
-        raise HookError(
-            f"{len(given)} of {len(entries)} optimizers have a 'frequency': expected one for each, or none. Write "
-            "'frequency': 1 for the others.",
-            code="LT330",
-        )
-    return given
 
 
 # ---- one optimizer ---------------------------------------------------------------------------------------------------
@@ -191,25 +180,19 @@ def _is_scheduler(value: Any) -> bool:
 
 def _checked(value: Any, where: str) -> Optimizer:
     if _is_optimizer(value):
-        optimizer: Optimizer = value
-        return optimizer
-    raise _wrong_return(value, _remedy(value), where)
-
-
-def _remedy(value: Any) -> str:
-    """Return the way out for what is no optimizer."""
+        return value  # type: ignore[no-any-return]
+    remedy = "Return torch.optim.Adam(self.parameters(), lr=1e-3), for instance."
     if isinstance(value, type):
-        return f"Make an object of it: {value.__name__}(self.parameters(), lr=1e-3)."
-    if isinstance(value, partial):
-        name = getattr(value.func, "__name__", "it")
-        return f"Call the partial with the parameters: return it(self.parameters()) to get {name}'s object."
-    if isinstance(value, Iterator | Tensor):
-        return "Parameters alone do not say how to optimize: return torch.optim.Adam(self.parameters(), lr=1e-3)."
-    if _is_scheduler(value):
-        return "This is a scheduler: return [optimizer], [scheduler]."
-    if isinstance(value, list | tuple):
-        return "Return one flat list of optimizers."
-    return "Return torch.optim.Adam(self.parameters(), lr=1e-3), for instance."
+        remedy = f"Make an object of it: {value.__name__}(self.parameters(), lr=1e-3)."
+    elif isinstance(value, partial):
+        remedy = "Call the partial with the parameters: return it(self.parameters())."
+    elif isinstance(value, Iterator | Tensor):
+        remedy = "Parameters alone do not say how to optimize: return torch.optim.Adam(self.parameters(), lr=1e-3)."
+    elif _is_scheduler(value):
+        remedy = "This is a scheduler: return [optimizer], [scheduler]."
+    elif isinstance(value, list | tuple):
+        remedy = "Return one flat list of optimizers."
+    raise _wrong_return(value, remedy, where)
 
 
 def _wrong_return(value: Any, remedy: str, where: str = "") -> HookError:
@@ -219,29 +202,28 @@ def _wrong_return(value: Any, remedy: str, where: str = "") -> HookError:
     )
 
 
-def _check_repeated(optimizers: list[Optimizer]) -> None:
-    if len({id(optimizer) for optimizer in optimizers}) < len(optimizers):
-        kinds = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
+def _check_parameters(which: str, optimizer: Optimizer, module: nn.Module) -> None:
+    """Refuse an optimizer over nothing, or over parameters that are not the module's."""
+    count, foreign = (
+        sum(len(group["params"]) for group in optimizer.param_groups),
+        foreign_parameters([optimizer], module),
+    )
+    if not count:
         raise HookError(
-            f"configure_optimizers returned the same optimizer twice ({kinds}): expected each once. Leave one out, or "
-            "make a second optimizer.",
+            f"{which} has no parameters: expected at least one. Make it of self.parameters() when the layers are "
+            "there: in __init__ or configure_model.",
             code="LT335",
         )
-
-
-def _check_parameters(optimizers: list[Optimizer], names: list[str] | None, module: nn.Module) -> None:
-    """Refuse optimizers over nothing, or over parameters that are not the module's."""
-    for i, optimizer in enumerate(optimizers):
-        which = f"The optimizer {names[i] if names else i} ({type(optimizer).__name__})"
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if not parameters:
-            raise HookError(
-                f"{which} has no parameters: expected at least one. Make it of self.parameters() when the layers are "
-                "there: in __init__ or configure_model.",
-                code="LT335",
-            )
-        if foreign := foreign_parameters([optimizer], module):
-            _warn_of_foreign(f"{which} trains", foreign, len(parameters), module)
+    if not foreign:
+        return
+    text = (
+        f"{which} trains {len(foreign)} of {count} parameters that are not {type(module).__name__}'s (the first has "
+        f"shape {tuple(foreign[0].shape)}): they are neither moved to the device nor saved. Make it of "
+        "self.parameters(), after the layers have their final form; layers in a plain list need nn.ModuleList."
+    )
+    if len(foreign) == count:
+        raise HookError(text, code="LT333")
+    warn(text, code="LT333")
 
 
 def foreign_parameters(optimizers: list[Optimizer], module: nn.Module) -> list[nn.Parameter]:
@@ -252,18 +234,6 @@ def foreign_parameters(optimizers: list[Optimizer], module: nn.Module) -> list[n
     mine = {id(parameter) for parameter in module.parameters()}
     held = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     return [p for p in held if isinstance(p, nn.Parameter) and id(p) not in mine]
-
-
-def _warn_of_foreign(who: str, foreign: list[nn.Parameter], count: int, module: nn.Module) -> None:
-    kind, shape = type(module).__name__, tuple(foreign[0].shape)
-    text = (
-        f"{who} {len(foreign)} of {count} parameters that are not {kind}'s (the first has shape {shape}): they are "
-        "neither moved to the device nor saved. Make it of self.parameters(), after the layers have their final form; "
-        "layers in a plain list need nn.ModuleList."
-    )
-    if len(foreign) == count:
-        raise HookError(text, code="LT333")
-    warn(text, code="LT333")
 
 
 def takes_closure(optimizer: Optimizer, *, offered: bool = False) -> bool:

@@ -59,6 +59,15 @@ def resolve(settings: Settings) -> Parts:
     accelerator = _accelerator(settings.accelerator)
     strategy = _placed(named, settings, accelerator, environment, given)
     precision = given.get(Precision) or _made("precision", settings.precision or "32-true", Precision)
+    eval_precision = precision
+    if settings.eval_precision is not None:
+        eval_precision = _made("precision", settings.eval_precision, Precision)
+        if is_overridden(eval_precision, "convert_module", Precision):
+            raise ConfigError(
+                f"precision={{'eval': {settings.eval_precision!r}}} converts the weights themselves, which training "
+                "would feel. Take a mixed one ('bf16-mixed'), or precision=... for everything.",
+                code="LT124",
+            )
     checkpoint_io = given.get(CheckpointIO) or default_io()
     if strategy.capabilities.sharded_checkpoints:
         need_shards(checkpoint_io)
@@ -66,7 +75,7 @@ def resolve(settings: Settings) -> Parts:
         accelerator=accelerator,
         strategy=strategy,
         precision=precision,
-        eval_precision=_eval_precision(settings, precision),
+        eval_precision=eval_precision,
         checkpoint_io=checkpoint_io,
         loggers=_loggers(settings),
         callbacks=_callbacks(settings),
@@ -82,6 +91,13 @@ def look_up(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """
     asked = {name: value for name, value in given.items() if value is not None}
     found: list[Problem] = []
+
+    def attempt(action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except ConfigError as error:
+            found.append(problem_of(error))
+
     for argument, groups in plugins.OF_ARGUMENT.items():
         named = as_list(asked.get(argument, ())) if argument not in ("accelerator", "plugins") else []
         if argument == "precision":
@@ -89,31 +105,23 @@ def look_up(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
             named = [own for part in parts for own in (part.values() if isinstance(part, Mapping) else [part])]
         for value in named:
             if isinstance(value, str) and value != "auto":
-                name = canonical_precision(value) if "precision" in groups else value
-                _try(found, partial(_load, groups[0], name, "save_dir"))  # which the Trainer gives to loggers
-    asked["plugins"] = [_try(found, partial(_plugin, value)) for value in as_list(asked.get("plugins", ()))]
+                name = canonical_precision(value) if argument == "precision" else value
+                attempt(partial(_load, groups[0], name, "save_dir"))  # which the Trainer gives to loggers
+    asked["plugins"] = [attempt(partial(_plugin, value)) for value in as_list(asked.get("plugins", ()))]
     environment = next((plugin for plugin in asked["plugins"] if isinstance(plugin, Environment)), None)
     if asked.keys() & {"accelerator", "devices"}:
-        accelerator = _try(found, lambda: _accelerator(asked.get("accelerator", "auto")))
+        accelerator = attempt(lambda: _accelerator(asked.get("accelerator", "auto")))
         devices = asked.get("devices", "auto")
         if accelerator is not None and devices != "auto":
-            _try(found, lambda: _devices(devices, accelerator, environment or _find_environment()))
+            attempt(lambda: _devices(devices, accelerator, environment or _find_environment()))
     if not found:
-        made = [_load("callbacks", cb) if isinstance(cb, str) else cb for cb in as_list(asked.get("callbacks", ()))]
-        asked["callbacks"] = made
+        callbacks = as_list(asked.get("callbacks", ()))
+        asked["callbacks"] = [_load("callbacks", cb) if isinstance(cb, str) else cb for cb in callbacks]
     return {**given, **asked}, found
 
 
 _ANY_KIND = plugins.OF_ARGUMENT["plugins"]
 _OBJECTS = {"precision": Precision, "checkpoint_io": CheckpointIO, "launchers": Launcher}
-
-
-def _try(found: list[Problem], action: Callable[[], Any]) -> Any:
-    try:
-        return action()
-    except ConfigError as error:
-        found.append(problem_of(error))
-        return None
 
 
 def _plugin(given: Any) -> Any:
@@ -173,13 +181,12 @@ def _load(group: str, given: str, *filled: str) -> Any:
 
 @cache
 def _required(make: Callable[..., Any]) -> list[str]:
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(make).parameters.values()
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in variable]
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
-    """Return an object for a name or a factory of ``group``; objects stay as they are."""
+    """Return an object for a name or a factory of ``group``; objects, and None, stay as they are."""
     if not isinstance(given, str):
         return given
     made = _load(group, given, *kwargs)(**kwargs)
@@ -247,13 +254,12 @@ def _placed(
 ) -> Strategy:
     """Return the strategy, ``named`` or the one that suits the devices, in its place in the job."""
     alone = named is not None and named.one_process and environment.world_size > 1
-    devices = (_own_device if alone else _devices)(settings.devices, accelerator, environment)
+    devices = _devices(settings.devices, accelerator, environment, alone=alone)
     nodes_said = environment.processes_exist and not alone and settings.given.get("num_nodes") is None
     nodes = environment.nodes if nodes_said else settings.num_nodes
     world_size = max(len(devices) * nodes, environment.world_size if environment.processes_exist else 1)
     strategy: Strategy = named or _made("strategies", automatic_strategy(accelerator, world_size), Strategy)
-    launcher = given.get(Launcher) or strategy.launcher
-    launcher = _made("launchers", launcher, Launcher) if launcher is not None else None
+    launcher = _made("launchers", given.get(Launcher) or strategy.launcher, Launcher)
     strategy.place(
         Placement(
             accelerator=accelerator,
@@ -268,13 +274,19 @@ def _placed(
     return strategy
 
 
-def _devices(asked: int | str | list[int], accelerator: Accelerator, environment: Environment) -> tuple[int, ...]:
+def _devices(
+    asked: int | str | list[int], accelerator: Accelerator, environment: Environment, *, alone: bool = False
+) -> tuple[int, ...]:
     """Return the devices of this node's processes. Where these exist already, each has one, whatever was asked for.
+
+    A process that works ``alone`` beside others on its node takes another one than these.
 
     Raises:
         ConfigError: when the devices are not there.
     """
-    if not environment.processes_exist:
+    if alone and asked in ("auto", 1, "1"):
+        return (environment.local_rank % (accelerator.count() or 1),)
+    if alone or not environment.processes_exist:
         return tuple(accelerator.parse_devices(asked))
     here, visible = environment.local_world_size, accelerator.count()
     try:
@@ -295,13 +307,6 @@ def _devices(asked: int | str | list[int], accelerator: Accelerator, environment
     return tuple(accelerator.parse_devices(here))
 
 
-def _own_device(asked: int | str | list[int], accelerator: Accelerator, environment: Environment) -> tuple[int, ...]:
-    """Return the device of a process that works alone beside others on its node: each takes another."""
-    if asked not in ("auto", 1, "1"):
-        return tuple(accelerator.parse_devices(asked))
-    return (environment.local_rank % (accelerator.count() or 1),)
-
-
 def automatic_strategy(accelerator: Accelerator, world_size: int) -> str:
     """Return the name of the strategy that ``strategy="auto"`` takes for so many processes."""
     if accelerator.auto_strategy is not None:
@@ -309,19 +314,6 @@ def automatic_strategy(accelerator: Accelerator, world_size: int) -> str:
     if world_size == 1:
         return "single"
     return "ddp_notebook" if is_interactive() else "ddp"  # there is no script to run once more in a notebook
-
-
-def _eval_precision(settings: Settings, training: Precision) -> Precision:
-    if settings.eval_precision is None:
-        return training
-    precision: Precision = _made("precision", settings.eval_precision, Precision)
-    if is_overridden(precision, "convert_module", Precision):
-        raise ConfigError(
-            f"precision={{'eval': {settings.eval_precision!r}}} converts the weights themselves, which training would "
-            "feel. Take a mixed one ('bf16-mixed'), or precision=... for everything.",
-            code="LT124",
-        )
-    return precision
 
 
 def _loggers(settings: Settings) -> list[Logger]:

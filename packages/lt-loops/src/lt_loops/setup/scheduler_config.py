@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
 
-from lt_core.duration import UNITS, Duration
+from lt_core.duration import Duration
 from lt_core.errors import ConfigError, HookError, LtDeprecationWarning, did_you_mean, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_loops.arguments.problems import shown, type_name
+from lt_loops.setup.signatures import parameters_of
 
 __all__ = ["SchedulerConfig", "check_schedule_length", "read_scheduler"]
 
@@ -67,8 +69,14 @@ def read_scheduler(item: Any, monitor: str | None, optimizers: Sequence[Optimize
     scheduler = settings["scheduler"]
     manual = not getattr(module, "automatic_optimization", True)
     _check_scheduler(scheduler, module, manual)
-    if manual:
-        _warn_of_unused(settings, module)
+    unused = [key for key in settings if key not in ("scheduler", "name")]
+    if manual and unused:
+        warn(
+            f"A scheduler's config has {', '.join(map(repr, unused))}, which does nothing in manual optimization: no "
+            f"scheduler steps by itself. Call self.lr_schedulers().step() in {type(module).__name__}, and leave out "
+            "the rest.",
+            code="LT334",
+        )
     config = SchedulerConfig(
         **{"reduce_on_plateau": isinstance(scheduler, ReduceLROnPlateau), "monitor": monitor, **settings},
         optimizer=_driven(scheduler, optimizers),
@@ -117,22 +125,22 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
             code="LT902",
             category=LtDeprecationWarning,
         )
-    for key in settings:
-        if key not in (known := ("scheduler", *_SETTINGS)):
-            raise HookError(
-                f"A scheduler's config has the unknown key {key!r}.{did_you_mean(str(key), known)} Expected: "
-                f"{', '.join(known)}.",
-                code=_CODE,
-            )
+    known = ("scheduler", *_SETTINGS)
+    unknown = next((key for key in settings if key not in known), None)
+    if unknown is not None:
+        raise HookError(
+            f"A scheduler's config has the unknown key {unknown!r}.{did_you_mean(str(unknown), known)} Expected: "
+            f"{', '.join(known)}.",
+            code=_CODE,
+        )
     if settings.get("scheduler") is None:
         raise HookError(
             f"A scheduler's config has no 'scheduler', only {', '.join(map(repr, settings)) or 'nothing'}. Expected: "
             "{'scheduler': scheduler, 'interval': 'step'}.",
             code=_CODE,
         )
-    for key, value in settings.items():
-        fits, expected = _SETTINGS.get(key, (None, ""))
-        if fits is not None and not fits(value):
+    for key, (fits, expected) in _SETTINGS.items():
+        if key in settings and not fits(value := settings[key]):
             hint = did_you_mean(str(value), ("epoch", "step")) if key == "interval" else ""
             raise HookError(
                 f"A scheduler's config has {key!r}: {shown(value)}, {type_name(value)}; expected {expected}.{hint}",
@@ -146,7 +154,7 @@ def _by_duration(settings: dict[str, Any]) -> dict[str, Any]:
     interval = settings.get("interval", "epoch")
     if interval in ("epoch", "step"):
         return settings
-    every = Duration.of(interval, UNITS)
+    every = Duration.of_any(interval)
     plateau = settings.get("reduce_on_plateau", isinstance(settings["scheduler"], ReduceLROnPlateau))
     counted = every.unit in ("steps", "epochs") and every.amount == int(every.amount)
     if "frequency" in settings or every.unit == "seconds" or (plateau and not counted):
@@ -162,17 +170,15 @@ def _by_duration(settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "interval": "step", "every": every}
 
 
-def _is_duration(value: Any) -> bool:
-    try:
-        Duration.of(value, UNITS)
-    except ConfigError:
-        return False
-    return True
+def _is_interval(value: Any) -> bool:
+    with suppress(ConfigError):
+        return value in ("epoch", "step") or bool(Duration.of_any(value))
+    return False
 
 
 _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "interval": (
-        lambda value: value in ("epoch", "step") or _is_duration(value),
+        _is_interval,
         "'epoch' or 'step', or a duration such as '1000 tokens'. To step at every third epoch write 'frequency': 3",
     ),
     "frequency": (
@@ -187,35 +193,21 @@ _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
 """What a config may say beside its scheduler."""
 
 
-def _warn_of_unused(settings: dict[str, Any], module: Any) -> None:
-    """Say which settings do nothing where the user steps the schedulers."""
-    unused = [key for key in settings if key not in ("scheduler", "name")]
-    if unused:
-        warn(
-            f"A scheduler's config has {', '.join(map(repr, unused))}, which does nothing in manual optimization: no "
-            f"scheduler steps by itself. Call self.lr_schedulers().step() in {type(module).__name__}, and leave out "
-            "the rest.",
-            code="LT334",
-        )
-
-
 def _check_scheduler(scheduler: Any, module: Any, manual: bool) -> None:
     """Refuse what is no scheduler, or one that only a hook of the user's own can step."""
     if isinstance(scheduler, LRScheduler):
         return
     if isinstance(scheduler, type) or not all(callable(getattr(scheduler, name, None)) for name in _API):
-        remedy = (
-            f"Write {scheduler.__name__}(optimizer, ...)"
-            if isinstance(scheduler, type)
-            else "Make one of the optimizer"
-        )
+        kind = scheduler.__name__ if isinstance(scheduler, type) else "StepLR"
         raise HookError(
             f"configure_optimizers returned {shown(scheduler)} as a scheduler; expected an object with "
-            f"{', '.join(_API)}, such as StepLR(optimizer, 10); received {type_name(scheduler)}. {remedy}.",
+            f"{', '.join(_API)}; received {type_name(scheduler)}. Make one: {kind}(optimizer, ...).",
             code=_CODE,
         )
-    stepped_by_user = manual or is_overridden(module, "lr_scheduler_step", LightningModule)
-    if not stepped_by_user and _needs_arguments(scheduler.step):
+    parameters = (
+        () if manual or is_overridden(module, "lr_scheduler_step", LightningModule) else parameters_of(scheduler.step)
+    )
+    if any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters or ()):
         raise HookError(
             f"{_kind(scheduler)}.step{inspect.signature(scheduler.step)} does not step as torch's schedulers do, "
             "without arguments. Define lr_scheduler_step(self, scheduler, metric) in the module and step it there.",
@@ -226,27 +218,18 @@ def _check_scheduler(scheduler: Any, module: Any, manual: bool) -> None:
 _API = ("step", "state_dict", "load_state_dict")
 
 
-def _needs_arguments(step: Any) -> bool:
-    try:
-        parameters = inspect.signature(step).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
-
-
 def _driven(scheduler: Any, optimizers: Sequence[Optimizer]) -> Optimizer | None:
     """Return the optimizer that ``scheduler`` drives, found by identity."""
     optimizer = getattr(scheduler, "optimizer", None)
     if not isinstance(optimizer, Optimizer):
         return optimizers[0] if len(optimizers) == 1 else None
-    for returned in optimizers:
-        if returned is optimizer:
-            return returned
-    raise HookError(
-        f"The scheduler {_kind(scheduler)} drives a {type(optimizer).__name__} that configure_optimizers did not "
-        "return. Make the scheduler of a returned optimizer, or return its optimizer too.",
-        code=_CODE,
-    )
+    if not any(returned is optimizer for returned in optimizers):
+        raise HookError(
+            f"The scheduler {_kind(scheduler)} drives a {type(optimizer).__name__} that configure_optimizers did not "
+            "return. Make the scheduler of a returned optimizer, or return its optimizer too.",
+            code=_CODE,
+        )
+    return optimizer
 
 
 def _kind(scheduler: Any) -> str:

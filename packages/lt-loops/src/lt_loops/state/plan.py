@@ -41,7 +41,7 @@ class Plan:
     scale: Callable[[Tensor], Tensor] | None = None
     backward: Callable[..., None] | None = None
     unscale: Callable[[Optimizer], None] | None = None
-    clip: Callable[[Optimizer], None] | None = None
+    clip: Callable[[Optimizer], object] | None = None
     apply: Callable[..., bool] | None = None
     before_zero: Hooks = ()
     before_backward: Hooks = ()

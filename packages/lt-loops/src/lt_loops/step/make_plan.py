@@ -14,10 +14,7 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.step import RunningStep
 from lt_core.strategy import Strategy
-from lt_loops.arguments.limits import Limits
-from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.frame import Run
-from lt_loops.run.job import Job
 from lt_loops.setup.hook_check import check_manual
 from lt_loops.setup.optimizers import Optimization, check_names, foreign_parameters, takes_closure
 from lt_loops.setup.signatures import adapted, fitted
@@ -32,29 +29,54 @@ def make_plan(run: Run) -> Plan:
     training, strategy, limits, hooks = run.training, run.strategy, run.job.limits, run.hooks
     if training.dirty:
         hooks.forget()
-    plan, made = Plan(training.optimizers), training.optimization
+    module, precision, made = run.module, run.precision, training.optimization
+    plan = Plan(training.optimizers)
     plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
     plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
-    _fill_slots(plan, run.module, strategy, run.precision)
-    plan.clip = _clip_slot(run.module, strategy, limits)
-    _fill_zero_grad(plan, run.module, strategy, run.position)
+    if is_overridden(precision, "scale_loss", Precision):
+        plan.scale = precision.scale_loss
+    if is_overridden(precision, "unscale", Precision):
+        plan.unscale = precision.unscale
+    if is_overridden(module, "backward", LightningModule):
+        plan.backward = adapted(module.backward, "backward")
+    elif is_overridden(strategy, "backward", Strategy):
+        plan.backward = strategy.backward
+    apply = partial(_apply, strategy, precision)
+    if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
+        plan.apply = apply
+    value, algorithm = limits.gradient_clip_val, limits.gradient_clip_algorithm
+    if is_overridden(module, "configure_gradient_clipping", LightningModule):
+        hook = adapted(module.configure_gradient_clipping, "configure_gradient_clipping")
+        plan.clip = lambda optimizer: hook(optimizer, value, algorithm)
+    elif value:
+        clip_gradients, limit = strategy.clip_gradients, float(value)
+        plan.clip = lambda optimizer: clip_gradients(params_of(optimizer), limit, algorithm or "norm")
+    _fill_zero_grad(plan, module, strategy, run.position)
     window = 1 if strategy.capabilities.owns_accumulation else limits.window_of(run.position.epoch)
-    _check_window(run, window)
-    _check_layers(run)
-    check_manual(run.module, limits)  # a hook may have set it
-    asked, step = find_step(run.job.settings, limits, strategy, run.module, made)
-    kind = _kind_of(run.module, made, window, offered=run.job.policy.offers_closures)
-    _check(made, run.module, run.precision, kind, window, by_itself=step is None or step.wraps)
+    _warn_of_plan(run, window)
+    check_manual(module, limits)  # a hook may have set it
+    asked, step = find_step(run.job.settings, limits, strategy, module, made)
+    kind = _kind_of(module, made, window, offered=run.job.policy.offers_closures)
+    _check(made, module, precision, kind, window, by_itself=step is None or step.wraps)
     check_groups(run.job.settings, strategy, step)
     # a wrapper must know before the forward of the last micro-batch that it is the last
     unknown_end = window > 1 and run.data.length is None
     afterwards = kind in ("manual", "closure") or made.names is not None or unknown_end
     direct = strategy.capabilities.syncs_in_forward and (afterwards or (step is not None and step.repeats_forward))
     # the module's own where the strategy has nothing to wrap, or gradients are reduced by reduce_gradients
-    bound = run.module.training_step if direct else strategy.bind(run.model, "training_step")
-    plan.step, plan.takes_index = bind_step(run.job, run.recorder, bound, *(() if step is None else step.arguments))
-    if run.job.profiler is not None:
-        plan.measure(run.job.profiler, partial(_apply, strategy, run.precision))
+    bound = module.training_step if direct else strategy.bind(run.model, "training_step")
+    bound = precision.wrap_step(bound)
+    if run.job.compile_options is not None:
+        from lt_loops.state.compile_report import compiled
+
+        bound = compiled(bound, run.job.compile_options, run.recorder)
+    if (profiler := run.job.profiler) is not None:
+        bound = profiler.wrap("training_step", bound)
+    more = () if step is None else step.arguments
+    plan.step, taken = fitted(module.training_step, bound, ("batch", "batch_idx", *more))
+    plan.takes_index = taken > 1
+    if profiler is not None:
+        plan.measure(profiler, apply)
     run.agenda.step_by(window, 1 if step is None else step.most_steps)
     own: RunningStep | None = None
     # imported where they are needed: most fits are plain, and every import is start-up time
@@ -86,24 +108,6 @@ def make_plan(run: Run) -> Plan:
     return plan
 
 
-def bind_step(
-    job: Job, recorder: RunRecorder, bound: Callable[..., Any], *more: str
-) -> tuple[Callable[..., Any], bool]:
-    """Return what the loop calls for ``training_step``, and whether it takes ``batch_idx``.
-
-    ``bound`` is the method as the strategy calls it; ``more`` is what it takes beyond ``batch`` and ``batch_idx``.
-    """
-    module, options, profiler = job.module, job.compile_options, job.profiler
-    step = job.parts.precision.wrap_step(bound)
-    if options is not None:
-        from lt_loops.state.compile_report import compiled
-
-        step = compiled(step, options, recorder)
-    step = step if profiler is None else profiler.wrap("training_step", step)
-    step, taken = fitted(module.training_step, step, ("batch", "batch_idx", *more))
-    return step, taken > 1
-
-
 def _kind_of(module: LightningModule, made: Optimization, window: int, *, offered: bool) -> str:
     """Return how lt trains by itself: with which of its own steps, or the plain one."""
     if not module.automatic_optimization:
@@ -117,19 +121,6 @@ def _kind_of(module: LightningModule, made: Optimization, window: int, *, offere
     return "accumulated" if window > 1 else "plain"
 
 
-def _fill_slots(plan: Plan, module: LightningModule, strategy: Strategy, precision: Precision) -> None:
-    if is_overridden(precision, "scale_loss", Precision):
-        plan.scale = precision.scale_loss
-    if is_overridden(precision, "unscale", Precision):
-        plan.unscale = precision.unscale
-    if is_overridden(module, "backward", LightningModule):
-        plan.backward = adapted(module.backward, "backward")
-    elif is_overridden(strategy, "backward", Strategy):
-        plan.backward = strategy.backward
-    if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
-        plan.apply = partial(_apply, strategy, precision)
-
-
 def _apply(
     strategy: Strategy, precision: Precision, optimizer: Optimizer, *closure: Callable[[], Any], **arguments: Any
 ) -> bool:
@@ -140,21 +131,6 @@ def _apply(
         text = f"{by} returned None: expected True where the optimizer took its step, and False where it skipped it."
         raise ConfigError(f"{text} End it with: return take_step()", code="LT758")
     return stepped
-
-
-def _clip_slot(module: LightningModule, strategy: Strategy, limits: Limits) -> Callable[[Optimizer], None] | None:
-    value, algorithm = limits.gradient_clip_val, limits.gradient_clip_algorithm
-    if is_overridden(module, "configure_gradient_clipping", LightningModule):
-        hook = adapted(module.configure_gradient_clipping, "configure_gradient_clipping")
-        return lambda optimizer: hook(optimizer, value, algorithm)
-    if not value:
-        return None
-    clip_gradients, limit = strategy.clip_gradients, float(value)
-
-    def clip(optimizer: Optimizer) -> None:
-        clip_gradients(params_of(optimizer), limit, algorithm or "norm")
-
-    return clip
 
 
 def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, position: Position) -> None:
@@ -182,21 +158,16 @@ def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, pos
         plan.params = params_of(*optimizers)
 
 
-def _check_window(run: Run, window: int) -> None:
-    """Warn of windows that are longer than an epoch, where they are new."""
-    batches, begun = run.agenda.num_batches, hasattr(run.training, "plan")
-    is_new = run.agenda.window != window if begun else not run.position.step
+def _warn_of_plan(run: Run, window: int) -> None:
+    """Warn of new windows that are longer than an epoch, and of layers that came after the optimizers."""
+    training, strategy, batches = run.training, run.strategy, run.agenda.num_batches
+    is_new = run.agenda.window != window if hasattr(training, "plan") else not run.position.step
     if is_new and not run.job.settings.fast_dev_run and 0 < batches < window:
         warn(
             f"accumulate_grad_batches={window} is above the {batches:.0f} batches of an epoch, and the rest at "
             f"an epoch's end takes a step: there is one step an epoch. Write accumulate_grad_batches={batches:.0f}.",
             code="LT523",
         )
-
-
-def _check_layers(run: Run) -> None:
-    """Warn of layers that came after the optimizers."""
-    training, strategy = run.training, run.strategy
     replaced = {*map(id, foreign_parameters(training.optimizers, run.module))} - training.optimization.foreign
     if replaced and strategy.rank == 0 and not strategy.capabilities.sharded_parameters:
         warn(
@@ -216,14 +187,14 @@ def _check(
     if kind == "several" and by_itself:
         check_names(made.optimizers, made.names)
     needing = next((type(o).__name__ for o in made.optimizers if takes_closure(o, offered=module.needs_closure)), None)
-    if needing is not None and kind == "several" and by_itself:
+    if needing and kind == "several" and by_itself:
         raise ConfigError(
             f"{needing} evaluates its closure by itself, and named optimizers share one training_step, which it "
             "would repeat for all of them. Return that optimizer alone, or set self.automatic_optimization = False "
             "and call its step(closure) in training_step.",
             code="LT515",
         )
-    if needing is not None and precision.scales:
+    if needing and precision.scales:
         raise ConfigError(
             f"{needing} evaluates its closure by itself, which precision={precision.name!r} cannot scale. Take "
             "precision='32-true' or 'bf16-mixed'.",
