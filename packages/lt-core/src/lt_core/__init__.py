@@ -29,6 +29,7 @@ from lt_core.logger import Logger
 from lt_core.logging.recorder import Recorder
 from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
+from lt_core.plugins import load_name
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.ranks import Ranks, Supervisor
@@ -85,8 +86,4 @@ __all__ = [
 if not TYPE_CHECKING:  # else any name would be one to a type checker
 
     def __getattr__(name: str) -> str:
-        if name != "__version__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib.metadata import version  # it parses the package's whole description
-
-        return version("lt-core")
+        return load_name(__name__, {}, name)

@@ -416,23 +416,24 @@ def default_io() -> CheckpointIO:
     """Return what a Trainer saves with: what a package provides as ``default``, else lt-checkpoint's in the background,
     else one that writes plain files.
     """
-    make = plugins.find("checkpoint_io", "default") or plugins.find("checkpoint_io", "async") or OneFile
-    io: CheckpointIO = make()
-    return io
+    return _made("default") or _default("async")
 
 
-def _default() -> CheckpointIO:
-    io: CheckpointIO = (plugins.find("checkpoint_io", "torch") or OneFile)()
-    return io
+def _default(name: str = "torch") -> CheckpointIO:
+    return _made(name) or OneFile()
+
+
+def _made(name: str) -> CheckpointIO | None:
+    make: Callable[[], CheckpointIO] | None = plugins.find("checkpoint_io", name)
+    return make and make()
 
 
 def shards_of(io: CheckpointIO) -> SupportsShards | None:
     """Return ``io`` where it supports shards, else what lt-checkpoint makes of it; None where that is not installed."""
-    make = plugins.find("checkpoint_io", "sharded")
-    if isinstance(io, SupportsShards) or make is None:
-        return io if isinstance(io, SupportsShards) else None
-    made: SupportsShards = make(io)
-    return made
+    if isinstance(io, SupportsShards):
+        return io
+    make: Callable[[CheckpointIO], SupportsShards] | None = plugins.find("checkpoint_io", "sharded")
+    return make and make(io)
 
 
 def need_shards(io: CheckpointIO) -> SupportsShards:

@@ -254,30 +254,25 @@ def _read(text: str, units: Sequence[str], shown: str) -> Duration:
         return Duration(timedelta(days, seconds, minutes=minutes, hours=hours).total_seconds(), "seconds")
     if not re.fullmatch(f"(?:{_PART})+", text.lower()):
         raise ConfigError(f"{shown}: expected {expected_of(units)}.{_half_an_hour(units)}", code="LT355")
-    parts = [_part(number, word, units, shown) for number, word in re.findall(_PART, text.lower())]
+    parts = []
+    for number, word in re.findall(_PART, text.lower()):
+        singular = word if word in _SECONDS else word.removesuffix("s")
+        if singular not in _SECONDS and singular not in _COUNTS:
+            hint = did_you_mean(word, [*units, *(_KEYWORDS[:5] if "seconds" in units else ())])
+            raise ConfigError(
+                f"{shown}: expected {expected_of(units)}; {word!r} is no unit of it.{hint}{_half_an_hour(units)}",
+                code="LT355",
+            )
+        try:
+            amount = float(number) * _SECONDS.get(singular, 1)
+        except ValueError:
+            expected = expected_of(units)
+            raise ConfigError(f"{shown}: {number!r} is no number; expected {expected}.", code="LT355") from None
+        parts.append(Duration(amount, _COUNTS.get(singular, "seconds")))
     kinds = {part.unit for part in parts}
     if len(parts) > 1 and kinds != {"seconds"}:
         raise ConfigError(f"{shown}: expected one of its parts alone; only times add up ('1h 30min').", code="LT355")
     return Duration(sum(part.amount for part in parts), kinds.pop())
-
-
-def _part(number: str, word: str, units: Sequence[str], shown: str) -> Duration:
-    """Return one number with its unit."""
-    singular = word if word in _SECONDS else word.removesuffix("s")
-    try:
-        amount = float(number)
-    except ValueError:
-        raise ConfigError(f"{shown}: {number!r} is no number; expected {expected_of(units)}.", code="LT355") from None
-    if singular in _SECONDS:
-        return Duration(amount * _SECONDS[singular], "seconds")
-    if singular in _COUNTS:
-        return Duration(amount, _COUNTS[singular])
-    known = [*units, *(_KEYWORDS[:5] if "seconds" in units else ())]
-    raise ConfigError(
-        f"{shown}: expected {expected_of(units)}; {word!r} is no unit of it.{did_you_mean(word, known)}"
-        f"{_half_an_hour(units)}",
-        code="LT355",
-    )
 
 
 def _half_an_hour(units: Sequence[str]) -> str:

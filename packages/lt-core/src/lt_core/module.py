@@ -80,25 +80,26 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         Raises:
             ConfigError: when the value or algorithm contradicts the Trainer's, or is unknown.
         """
-        asked_val, asked_algorithm = self.trainer.gradient_clip_val, self.trainer.gradient_clip_algorithm
-        for what, asked, given in (
-            ("gradient_clip_val", asked_val, gradient_clip_val),
-            ("gradient_clip_algorithm", asked_algorithm, gradient_clip_algorithm),
-        ):
-            if asked is not None and given is not None and asked != given:
+        given: dict[str, Any] = {
+            "gradient_clip_val": gradient_clip_val,
+            "gradient_clip_algorithm": gradient_clip_algorithm,
+        }
+        for name, value in given.items():
+            asked = getattr(self.trainer, name)
+            if None not in (asked, value) and asked != value:
                 raise ConfigError(
-                    f"Trainer({what}={asked!r}) and clip_gradients({what}={given!r}) contradict each other. Give it in "
+                    f"Trainer({name}={asked!r}) and clip_gradients({name}={value!r}) contradict each other. Give it in "
                     "one place only.",
                     code="LT311",
                 )
-        value = gradient_clip_val if gradient_clip_val is not None else asked_val
-        if value is None:
+            given[name] = asked if value is None else value
+        limit, algorithm = given["gradient_clip_val"], given["gradient_clip_algorithm"] or "norm"
+        if limit is None:
             return
-        algorithm = gradient_clip_algorithm or asked_algorithm or "norm"
         if algorithm not in ("norm", "value"):
             raise ConfigError(f"gradient_clip_algorithm={algorithm!r}: expected 'norm' or 'value'.", code="LT311")
         params = [p for group in optimizer.param_groups for p in group["params"]]
-        self.trainer.strategy.clip_gradients(params, float(value), algorithm)
+        self.trainer.strategy.clip_gradients(params, float(limit), algorithm)
 
     def manual_backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients in manual optimization: scaled and reduced as the Trainer's precision and strategy need."""
@@ -180,9 +181,12 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
 
     @trainer.setter
     def trainer(self, trainer: TrainerAPI | None) -> None:
-        for part in self.modules():
-            if isinstance(part, LightningModule):
-                part.__dict__["_trainer_reference"] = None if trainer is None else weakref.ref(trainer)
+        for part in self._parts():
+            part.__dict__["_trainer_reference"] = None if trainer is None else weakref.ref(trainer)
+
+    def _parts(self) -> list[LightningModule]:
+        """Return this module and every LightningModule inside."""
+        return [part for part in self.modules() if isinstance(part, LightningModule)]
 
     def _attach_run(self, trainer: TrainerAPI, recorder: Recorder) -> dict[LightningModule, dict[str, Any]]:
         """Belong to a run, with every LightningModule inside: ``self.trainer`` and ``self.log`` lead to it.
@@ -190,7 +194,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         Returns:
             The parts that are new to this run, with what led to a run around it, for :meth:`_detach_run`.
         """
-        parts = [part for part in self.modules() if isinstance(part, LightningModule)]
+        parts = self._parts()
         new = [part for part in parts if part.__dict__.get("_recorder") is not recorder]
         before = {part: {name: part.__dict__.pop(name, None) for name in _RUN_ONLY} for part in new}
         self.trainer = trainer
@@ -200,8 +204,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
 
     def _detach_run(self, before: dict[LightningModule, dict[str, Any]]) -> None:
         """Belong to the run around the one that ends; without one ``self.trainer`` stays, for what is read of it."""
-        parts = {part for part in self.modules() if isinstance(part, LightningModule)}
-        for part in parts.union(before):
+        for part in {*self._parts(), *before}:
             outer = before.get(part, before[self])
             last = part.__dict__.get("_trainer_reference")
             for name in _RUN_ONLY:
@@ -211,9 +214,8 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
 
     def _note_weights(self) -> None:
         """Note that this module, with every LightningModule inside, is trained from here on."""
-        for part in self.modules():
-            if isinstance(part, LightningModule):
-                part._has_weights = True
+        for part in self._parts():
+            part._has_weights = True
 
     def _optimize_by(self, manual: ManualOptimization) -> None:
         """Have ``manual_backward`` and ``optimizers()`` do what ``manual`` does, while a run goes on."""

@@ -103,6 +103,7 @@ _BY_PACKAGE = {
         "lt-loggers": "logger media hparams_file read_hparams",
         "lt-callbacks": "progress_bar summary checkpoint",
         "lt-explain": "explain",
+        "lt-lowbits": "flatten_tensor restore_tensors unflatten_tensor",
         "lt-memory": "memory out_of_memory",
         "lt-compat": "action_profiler to_onnx to_torchscript trainer_state",
     },

@@ -21,20 +21,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from lt_core import plugins
 from lt_core.errors import CheckpointError
-from lt_core.files.plain_data import MAX_DEPTH, Walk, is_plain
+from lt_core.files.plain_data import MAX_DEPTH, Walk, key_path
 
 __all__ = [
     "Change",
     "changed",
-    "declared_safe",
     "is_array",
     "make",
     "marks_of",
     "plain_tensor",
     "plain_with_types",
     "typed_form",
-    "unflattened",
     "with_types",
 ]
 
@@ -151,13 +150,18 @@ class _Typed(Walk):
             if not is_weight or (plain := plain_tensor(value)) is None:
                 raise self.refusal(value, keys)
             return plain
-        names, detail = value.__tensor_flatten__()
+        if (flatten := plugins.find("defaults", "flatten_tensor")) is None:
+            raise CheckpointError(
+                f"{key_path(self.root, keys)} is a {type(value).__qualname__}, a tensor around others, which "
+                f"lt-lowbits saves: {plugins.install_hint('lt-lowbits')}",
+                code="LT126",
+            )
+        parts, detail = flatten(value)
         if not is_weight:
-            name = f"{type(value).__module__}.{type(value).__qualname__}"
-            if keys[0] != "optimizer_states" or not is_plain(detail) or declared_safe(name) is None:
+            if keys[0] != "optimizer_states" or detail is None:
                 raise self.refusal(value, keys)
-            self._kinds[id(value)] = [], "tensor", [name, detail, [*value.shape], [*value.stride()]]
-        self._alive.append(parts := {name: getattr(value, name) for name in names})
+            self._kinds[id(value)] = [], "tensor", detail
+        self._alive.append(parts)
         return super().visit(parts, keys)
 
 
@@ -264,36 +268,3 @@ def make(kind: Any, detail: Any, value: Any) -> Any:
         if kind in _PATHS and type(value) is str:
             return _PATHS[kind](value)
     return value
-
-
-def declared_safe(name: Any) -> Any | None:
-    """Return the class of tensors of this name that a library, or the user, has declared safe to torch; none of torch's
-    own, which need more than their parts.
-    """
-    for known in torch.serialization.get_safe_globals():
-        if isinstance(known, type) and issubclass(known, Tensor) and hasattr(known, "__tensor_unflatten__"):
-            if f"{known.__module__}.{known.__qualname__}" == name and not known.__module__.startswith("torch."):
-                return known
-    return None
-
-
-def unflattened(like: Any, saved: dict[str, Any]) -> Any:
-    """Return a tensor that wraps others, with the parts in a file, in the manner of the one in the module.
-
-    Raises:
-        ValueError: for other parts than ``like`` has.
-    """
-    names, context = like.__tensor_flatten__()
-    own = {name: getattr(like, name) for name in names}
-    parts = {
-        name: unflattened(own[name], part) if type(part) is dict and name in own else part
-        for name, part in saved.items()
-    }
-    if parts.keys() != own.keys() or _kinds(parts) != _kinds(own):
-        raise ValueError(f"its parts are {_kinds(parts)}, expected {_kinds(own)}")
-    moved = {name: part.to(own[name].device) for name, part in parts.items()}
-    return type(like).__tensor_unflatten__(moved, context, like.shape, like.stride())
-
-
-def _kinds(parts: dict[str, Any]) -> dict[str, Any]:
-    return {name: (str(part.dtype), tuple(part.shape)) for name, part in parts.items() if isinstance(part, Tensor)}

@@ -31,7 +31,7 @@ from lt_core.files._hparams_form import (
 )
 from lt_core.files.checkpoint_header import HEADER_KEY, warn_of_newer
 from lt_core.files.partial_save import check_left_out
-from lt_core.files.typed_data import unflattened, with_types
+from lt_core.files.typed_data import with_types
 from lt_core.hparams import AttributeDict, plain_hparams
 
 __all__ = ["as_compiled", "load_from_checkpoint", "load_state_dict_strictly"]
@@ -165,89 +165,96 @@ def load_state_dict_strictly(
 
 def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], shown: str) -> Any:
     prefix = "" if issubclass(cls, nn.Module) else "datamodule_"
-    parameters = _parameters(cls)
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    named = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    arrays, kinds = checkpoint.get(prefix + "hparams_arrays", ()), checkpoint.get(prefix + "hparams_types", {})
-    saved = hparams_with_types(_saved(checkpoint, prefix), arrays, kinds)
-    holder = checkpoint.get(prefix + "hparams_name")
-    if holder in named:
-        by_name = checkpoint.get(prefix + "hparams_by_name", {})
+    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    kinds, by_name = checkpoint.get(prefix + "hparams_types", {}), checkpoint.get(prefix + "hparams_by_name", {})
+    found = checkpoint.get(prefix + "hyper_parameters")
+    plain = {str(name): value for name, value in (found if isinstance(found, dict) else {}).items()}
+    plain.pop("_instantiator", None)
+    saved = hparams_with_types(plain, checkpoint.get(prefix + "hparams_arrays", ()), kinds)
+    arguments = {**saved, **given}
+    if (holder := checkpoint.get(prefix + "hparams_name")) in named:
         inside = {name: value for name, value in given.items() if name in {*saved, *by_name} and name not in named}
         whole = {**saved, **inside}
         if holder not in given and (lost := {name: by_name[name] for name in by_name if name not in whole}):
-            again = ", ".join(f"{name}=..." for name in lost)
             names = ", ".join(f"{name} ({value})" for name, value in lost.items())
             warn(
                 f"{cls.__qualname__}: {names} were saved by name only and are not in {holder!r}. Pass them: "
-                f"{cls.__qualname__}.load_from_checkpoint(path, {again}).",
+                f"{cls.__qualname__}.load_from_checkpoint(path, {_as_keywords(lost)}).",
                 code="LT665",
             )
-        arguments = {
-            holder: whole_config(whole, kinds) or AttributeDict(whole),
-            **{n: v for n, v in given.items() if n not in inside},
-        }
-    else:
-        arguments = {**saved, **given}
-    unknown = [name for name in given if name in arguments and name not in named]
-    if unknown and not takes_all:
-        _check_unknown(cls, unknown, named)
+        arguments = {holder: whole_config(whole, kinds) or AttributeDict(whole)}
+        arguments |= {name: value for name, value in given.items() if name not in inside}
     if not takes_all:
-        _warn_of_renamed(cls, saved, named, named.keys() - arguments.keys())
+        _check_names(cls, saved, [name for name in given if name in arguments], named, named.keys() - arguments.keys())
         arguments = {name: value for name, value in arguments.items() if name in named}
-    by_name = checkpoint.get(prefix + "hparams_by_name", {})
+
+    def check_complete(where: str, missing: list[str]) -> None:
+        notes = [f"{name} (saved by name only: {by_name[name]})" if name in by_name else name for name in missing]
+        none = f" {shown} holds no hyperparameters: call save_hyperparameters() in __init__ to have them."
+        if missing:
+            raise CheckpointError(
+                f"{where} needs {', '.join(notes)}, which the checkpoint does not hold.{'' if arguments else none} "
+                f"Pass it: {cls.__qualname__}.load_from_checkpoint(path, {_as_keywords(missing)}).",
+                code="LT660",
+            )
+
     missing = [name for name, p in named.items() if p.default is p.empty and name not in arguments]
-    _check_complete(f"{cls.__qualname__}.__init__", missing, cls, arguments, by_name, shown)
-    _warn_of_defaults(cls, named, arguments, by_name)
+    check_complete(f"{cls.__qualname__}.__init__", missing)
+    for name, value in by_name.items():
+        if name in named and name not in arguments and plain_hparams({"": named[name].default})[""] != value:
+            warn(
+                f"{cls.__qualname__}: {name} was saved by name only ({value}), so its default is taken: "
+                f"{named[name].default!r}. Pass it: {cls.__qualname__}.load_from_checkpoint(path, {name}=...).",
+                code="LT665",
+            )
     hints = constructor_hints(cls)
-    arguments = {n: v if n in given else _as_annotated(v, hints.get(n)) for n, v in arguments.items()}
     try:
-        return cls(**arguments)
+        return cls(**{n: v if n in given else _as_annotated(v, hints.get(n)) for n, v in arguments.items()})
     except TypeError as error:
-        found = re.search(r"(\S+)\(\) (?:got an unexpected|missing .* required) .*argument.*?'(\w+)'", str(error))
-        if not takes_all or found is None:
+        told = re.search(r"(\S+)\(\) (?:got an unexpected|missing .* required) .*argument.*?'(\w+)'", str(error))
+        if not takes_all or told is None:
             raise
-        where = f"{found[1]}, to which {cls.__qualname__} hands its **kwargs,"
-        _check_complete(where, [found[2]] if found[2] not in arguments else [], cls, arguments, by_name, shown)
-        way = (
-            "Leave it out." if found[2] in given else "It is from the checkpoint: take it out of **kwargs in __init__."
-        )
+        where, name = f"{told[1]}, to which {cls.__qualname__} hands its **kwargs,", told[2]
+        check_complete(where, [] if name in arguments else [name])
+        way = "Leave it out." if name in given else "It is from the checkpoint: take it out of **kwargs in __init__."
         raise ConfigTypeError(
-            f"{cls.__qualname__}.load_from_checkpoint: {where} takes no {found[2]!r}. {way}", code="LT194"
+            f"{cls.__qualname__}.load_from_checkpoint: {where} takes no {name!r}. {way}", code="LT194"
         ) from error
 
 
-def _check_unknown(cls: type[Any], unknown: list[str], named: Mapping[str, Any]) -> None:
-    """Refuse what is nearly a parameter; the rest is ignored, as scripts hand several classes the same arguments."""
-    takes = f"__init__ takes no {unknown[0]!r}, but {', '.join(named) or 'nothing'}."
-    slip = next((name for name in unknown if nearest_name(name, named)), None)
-    if slip is not None:
-        raise ConfigError(
-            f"{cls.__qualname__}.load_from_checkpoint(..., {slip}=...): __init__ takes no {slip!r}, but "
-            f"{', '.join(named)}.{did_you_mean(slip, named)}",
-            code="LT194",
+def _as_keywords(names: Iterable[str]) -> str:
+    return ", ".join(f"{name}=..." for name in names)
+
+
+def _check_names(
+    cls: type[Any], saved: Mapping[str, Any], given: list[str], named: Mapping[str, Any], left: Iterable[str]
+) -> None:
+    """Refuse keywords that are nearly a parameter; warn of others, as scripts hand several classes the same.
+
+    Warn also of values in the file that go nowhere while a parameter of nearly that name (``left``) has its default.
+    """
+    call, unknown = f"{cls.__qualname__}.load_from_checkpoint", [name for name in given if name not in named]
+    for name in unknown:
+        if hint := did_you_mean(name, named):
+            raise ConfigError(
+                f"{call}(..., {name}=...): __init__ takes no {name!r}, but {', '.join(named)}.{hint}", code="LT194"
+            )
+    if unknown:
+        warn(
+            f"{call}(..., {_as_keywords(unknown)}): __init__ takes no {unknown[0]!r}, but "
+            f"{', '.join(named) or 'nothing'}. {'It is' if len(unknown) == 1 else 'They are'} ignored.",
+            code="LT517",
         )
-    warn(
-        f"{cls.__qualname__}.load_from_checkpoint(..., {', '.join(f'{name}=...' for name in unknown)}): {takes} "
-        f"{'It is' if len(unknown) == 1 else 'They are'} ignored.",
-        code="LT517",
-    )
-
-
-def _warn_of_renamed(cls: type[Any], saved: Mapping[str, Any], named: Mapping[str, Any], left: Iterable[str]) -> None:
-    """Say which values of the file go nowhere, while a parameter of nearly that name keeps its default."""
-    for name in sorted(saved.keys() - named.keys()):
+    for name in sorted(set(saved).difference(named)):
         near = nearest_name(name, left)  # optimizer_lr tells of an optimizer, and is no other word for it
         if near and not name.startswith(f"{near}_") and named[near].default is not inspect.Parameter.empty:
             warn(
-                f"{cls.__qualname__}.load_from_checkpoint: the file holds {name}={saved[name]!r}, which __init__ does "
-                f"not take, and nothing for {near!r}, which keeps its default. If it was renamed, pass {near}=...",
+                f"{call}: the file holds {name}={saved[name]!r}, which __init__ does not take, and nothing for "
+                f"{near!r}, which keeps its default. If it was renamed, pass {near}=...",
                 code="LT517",
             )
-
-
-def _parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
-    return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
 
 
 def _in_todays_keys(checkpoint: dict[str, Any]) -> dict[str, Any]:
@@ -260,50 +267,8 @@ def _in_todays_keys(checkpoint: dict[str, Any]) -> dict[str, Any]:
     return {**checkpoint, "hyper_parameters": whole}
 
 
-def _saved(checkpoint: dict[str, Any], prefix: str) -> dict[str, Any]:
-    value = checkpoint.get(prefix + "hyper_parameters")
-    saved = value if isinstance(value, dict) else {}
-    return {str(name): value for name, value in saved.items() if name != "_instantiator"}
-
-
-def _check_complete(
-    where: str,
-    missing: list[str],
-    cls: type[Any],
-    arguments: Mapping[str, Any],
-    by_name: Mapping[str, Any],
-    shown: str,
-) -> None:
-    if not missing:
-        return
-    notes = [f"{name} (saved by name only: {by_name[name]})" if name in by_name else name for name in missing]
-    again = ", ".join(f"{name}=..." for name in missing)
-    kept = (
-        "" if arguments else f" {shown} holds no hyperparameters: call save_hyperparameters() in __init__ to have them."
-    )
-    raise CheckpointError(
-        f"{where} needs {', '.join(notes)}, which the checkpoint does not hold.{kept} Pass it: "
-        f"{cls.__qualname__}.load_from_checkpoint(path, {again}).",
-        code="LT660",
-    )
-
-
-def _warn_of_defaults(
-    cls: type[Any], named: Mapping[str, inspect.Parameter], arguments: Mapping[str, Any], by_name: Mapping[str, Any]
-) -> None:
-    """Say which defaults stand for values that were saved by name only."""
-    for name, saved in by_name.items():
-        if name in named and name not in arguments and plain_hparams({"": named[name].default})[""] != saved:
-            warn(
-                f"{cls.__qualname__}: {name} was saved by name only ({saved}), so its default is taken: "
-                f"{named[name].default!r}. Pass it: {cls.__qualname__}.load_from_checkpoint(path, {name}=...).",
-                code="LT665",
-            )
-
-
 def _as_annotated(value: Any, hint: Any) -> Any:
     """Turn plain data back to what the constructor's annotation says: an enum, a path, a dataclass, a Namespace."""
-    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for kind in annotated_classes(hint):
         if issubclass(kind, enum.Enum) and (member := enum_member(kind, value)) is not None:
             return member
@@ -315,9 +280,14 @@ def _as_annotated(value: Any, hint: Any) -> Any:
             return torch.tensor(value)
         if issubclass(kind, Namespace) and isinstance(value, dict):
             return kind(**value)
-    origins = [typing.get_origin(kind) or kind for kind in kinds]
-    wants_dict = any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in origins)
-    return value if wants_dict else _with_attributes(value)
+    return value if _is_mapping(hint) else _with_attributes(value)
+
+
+def _is_mapping(hint: Any) -> bool:
+    kind = typing.get_origin(hint) or hint
+    if kind in (typing.Union, types.UnionType):
+        return any(map(_is_mapping, typing.get_args(hint)))
+    return isinstance(kind, type) and issubclass(kind, Mapping)
 
 
 def _with_attributes(value: Any) -> Any:
@@ -351,7 +321,7 @@ _COMPILED = "_orig_mod."
 
 def as_compiled(state: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return weights by the module's own names, where parts of it or of the module that saved are compiled."""
-    if not any(_COMPILED in key for keys in (state, own) for key in keys if key not in own or key not in state):
+    if not any(_COMPILED in key for key in (*state, *own)):
         return state
     mine = {key.replace(_COMPILED, ""): key for key in own}
     renamed = OrderedDict((mine.get(key.replace(_COMPILED, ""), key), value) for key, value in state.items())
@@ -361,8 +331,9 @@ def as_compiled(state: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str
 
 def _quantized(saved: dict[str, Any], own: Tensor, name: str) -> Any:
     """Return a quantized weight, of the tensors that a file holds for it, in the manner of the module's own."""
+    unflatten = plugins.load("defaults", "unflatten_tensor")
     try:
-        return unflattened(own, saved)
+        return unflatten(own, saved)
     except (AttributeError, ValueError) as error:
         raise CheckpointError(
             f"{name} is a quantized weight, of the tensors {', '.join(map(str, saved))}; the module has a "

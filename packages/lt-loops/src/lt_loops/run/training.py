@@ -7,9 +7,10 @@ from typing import Any
 
 from torch.optim import Optimizer
 
+from lt_core import plugins
 from lt_core.errors import CheckpointError, warn
+from lt_core.files.typed_data import marks_of
 from lt_core.step import RunningStep, Step, StepHandle
-from lt_loops.checkpoint.low_bits import with_wrappers
 from lt_loops.run.job import Context, Owner
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
@@ -202,7 +203,9 @@ class Training(Owner):
     def load_optimizers(self, saved: Saved) -> None:
         # torch keeps the tensors that it is given, and training would change them in the tree of the file
         tree = {**saved.tree, "optimizer_states": own_copy(saved.tree["optimizer_states"])}
-        states, optimizers = with_wrappers(tree)["optimizer_states"], self.optimizers
+        if any(kind == "tensor" for _, kind, _ in marks_of(tree)):  # low-bit states
+            plugins.load("defaults", "restore_tensors")(tree)
+        states, optimizers = tree["optimizer_states"], self.optimizers
         if len(states) != len(optimizers):
             raise CheckpointError(
                 f"{saved.path} holds {len(states)} optimizers, configure_optimizers made {len(optimizers)}. Resume "
