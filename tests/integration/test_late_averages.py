@@ -122,6 +122,25 @@ def test_validation_file_and_module_have_the_weights_until_the_average_begins(ma
     same(module.layers.state_dict(), average(witness.trained, updates, rule, 13))
 
 
+class AtEnds(WeightAveraging):
+    def should_update(self, step_idx=None, epoch_idx=None):
+        return epoch_idx is not None
+
+
+BY_EPOCHS = {  # the steps after which it is updated; by halves: behind the validation of that step, as in Lightning
+    "a duration": (lambda: WeightAveraging(every="1 epochs"), (4, 8, 12), equal),
+    "a duration of an EMA": (lambda: EMAWeightAveraging(decay=0.5, every="1 epochs"), (4, 8, 12), ema),
+    "a method": (AtEnds, (4.5, 8.5, 12.5), equal),
+}
+
+
+@pytest.mark.parametrize(("make", "updates", "rule"), BY_EPOCHS.values(), ids=BY_EPOCHS)
+def test_the_validation_of_an_epoch_has_the_average_through_it_where_a_duration_says_when(
+    make, updates, rule, tmp_path
+):
+    test_validation_file_and_module_have_the_weights_until_the_average_begins(make, updates, rule, tmp_path)
+
+
 @late
 @pytest.mark.parametrize("step", [4, 6, 8])
 def test_a_resume_ends_as_the_whole_run(make, updates, rule, step, tmp_path, recwarn):

@@ -30,10 +30,15 @@ class WeightAveraging(Callback):
     the module has the average. Override :meth:`should_update` to choose when the average is updated. Before the first
     update there is no average: validation and checkpoints then use the weights.
 
+    An update with ``every="1 epochs"`` comes after the epoch's last step: the epoch's validation, and the checkpoint
+    that its metric ranks, have the weights averaged through that epoch. One that ``should_update(epoch_idx=...)`` asks
+    for comes at the epoch's end, after its validation, as in Lightning: that validation has the average of the epochs
+    before, and a checkpoint of the epoch's end already the new one.
+
     Args:
         device: where the average lives; None: on the module's device.
         use_buffers: average floating-point buffers too; else they are copied.
-        every: any duration between two updates (``"1e6 tokens"``), each behind an optimizer step; default: each step.
+        every: any duration between two updates (``"1e6 tokens"``), each after an optimizer step; default: each step.
         kwargs: ``avg_fn`` or ``multi_avg_fn`` of ``torch.optim.swa_utils``; by default all updates weigh the same.
 
     Raises:
@@ -83,7 +88,7 @@ class WeightAveraging(Callback):
 
         Args:
             step_idx: number of the optimizer step just taken, from 0; None at an epoch's end.
-            epoch_idx: number of the epoch just ended, from 0; None after a step.
+            epoch_idx: number of the epoch just ended, its validation too, from 0; None after a step.
         """
         return step_idx is not None
 
@@ -230,10 +235,12 @@ class EMAWeightAveraging(WeightAveraging):
         decay: share of the old average in the new one, 0 to 1.
         update_every_n_steps: optimizer steps between two updates.
         update_starting_at_step: first optimizer step (from 0) with an update; None: from the start.
-        update_starting_at_epoch: update at the end of each epoch from this one on (from 0); None: not by epochs.
+        update_starting_at_epoch: update at the end of each epoch from this one on (from 0), after its validation;
+            None: not by epochs.
         warmup: let the n-th update (from 0) have the decay ``min(decay, (1 + n) / (10 + n))``, so that the first
             weights are soon forgotten (as ``tf.train.ExponentialMovingAverage`` with ``num_updates``).
-        every: in place of ``update_every_n_steps``, any duration between two updates: ``"1e6 tokens"``.
+        every: in place of ``update_every_n_steps``, any duration between two updates: ``"1e6 tokens"``; ``"1 epochs"``
+            updates before the epoch's validation.
 
     Raises:
         ConfigError: for a decay outside of 0 to 1, wrong counts, or two of how often.
