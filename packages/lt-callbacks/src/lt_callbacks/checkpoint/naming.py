@@ -62,7 +62,15 @@ def fill_template(
     for literal, field, spec, conversion in Formatter().parse(template):
         parts.append(literal)
         if field is not None:
-            value = _value(who, field, metrics)
+            if field not in metrics:
+                logged = ", ".join(map(repr, sorted(metrics))) or "nothing"
+                warn(
+                    f"{who}(filename=...): {field!r} was not logged, so the file's name says 0. Logged: {logged}."
+                    f"{did_you_mean(field, metrics)}",
+                    code="LT631",
+                )
+            value = metrics.get(field, 0)
+            value = value.item() if isinstance(value, Tensor) else value
             prefix = f"{field}{equals}".replace("/", "_").replace("\\", "_") if insert_names else ""
             try:
                 parts.append(prefix + _format(who, field, value, spec or "", conversion))
@@ -74,19 +82,6 @@ def fill_template(
     name = "".join(parts)
     _check_inside(who, template, name)
     return name
-
-
-def _value(who: str, field: str, metrics: Mapping[str, Any]) -> Any:
-    if field not in metrics:
-        logged = ", ".join(map(repr, sorted(metrics))) or "nothing"
-        warn(
-            f"{who}(filename=...): {field!r} was not logged, so the file's name says 0. Logged: {logged}."
-            f"{did_you_mean(field, metrics)}",
-            code="LT631",
-        )
-        return 0
-    value = metrics[field]
-    return value.item() if isinstance(value, Tensor) else value
 
 
 def _format(who: str, field: str, value: Any, spec: str, conversion: str | None) -> str:

@@ -86,7 +86,21 @@ class CheckpointStore:
     def close(self) -> str:
         """The fit is over; return what rank 0 reports of it."""
         trainer, self._trainer = self._trainer, None
-        return self._report() if trainer is not None and trainer.is_global_zero else ""
+        if trainer is None or not trainer.is_global_zero:
+            return ""
+        ranking, parts = self.ranking, list[str]()
+        if ranking.best:
+            score = ranking.best_score
+            value = f" ({ranking.monitor}={float(score):.5g})" if score is not None else ""
+            kind = "newest" if ranking.monitor is None else "best"
+            parts.append(f"{kind} {relative_name(ranking.best, self.folder) or ranking.best}{value}")
+        if (count := len({*ranking.files} - {ranking.last})) > 1:
+            parts.append(f"{count} kept")
+        if ranking.last:
+            parts.append(f"last {relative_name(ranking.last, self.folder) or ranking.last}")
+        if left := [path for path in self._left if self.exists(path)]:
+            parts.append(f"{len(left)} not deleted, as they may not be this run's")
+        return f"Checkpoints in {short_path(self.folder)}: {', '.join(parts)}" if parts else ""
 
     def check(self, trainer: TrainerAPI) -> None:
         """Make the folder, and see that rank 0 can write there.
@@ -94,26 +108,23 @@ class CheckpointStore:
         Raises:
             ConfigError: on every rank, before anything was trained.
         """
-        problem = trainer.strategy.broadcast(self._problem() if trainer.is_global_zero else "")
-        if problem:
+        problem = ""
+        try:
+            if trainer.is_global_zero and is_remote(self.folder):
+                self.clean()  # nothing to do there, except for an object that knows no URLs
+            elif trainer.is_global_zero:
+                make_folder(Path(self.folder))
+                with tempfile.TemporaryFile(dir=self.folder) as file:
+                    file.write(b"1")
+        except (CheckpointError, OSError, ValueError) as error:
+            problem = getattr(error, "strerror", None) or str(error)
+        if problem := trainer.strategy.broadcast(problem):
             raise ConfigError(
                 f"Checkpoints go to {self.folder}, where none can be written: {problem}. Give a folder that you may "
                 "write to by ModelCheckpoint(dirpath=...) or Trainer(default_root_dir=...), or take "
                 "Trainer(enable_checkpointing=False).",
                 code="LT643",
             )
-
-    def _problem(self) -> str:
-        try:
-            if is_remote(self.folder):
-                self.clean()  # nothing to do there, except for an object that knows no URLs
-                return ""
-            make_folder(Path(self.folder))
-            with tempfile.TemporaryFile(dir=self.folder) as file:
-                file.write(b"1")
-        except (CheckpointError, OSError, ValueError) as error:
-            return getattr(error, "strerror", None) or str(error)
-        return ""
 
     def clean(self) -> None:
         """Delete what killed writes left behind, but for files that somebody still writes."""
@@ -247,10 +258,9 @@ class CheckpointStore:
         may be reading, can't do this together: there it is the ranking without those.
         """
         trainer = self._trainer
-        saves = (save for save in self._unwritten.values() if not save.read and save.before is not None)
-        first = next(saves, None)
-        if first is not None and first.before is not None and (trainer is None or trainer.world_size > 1):
-            return self.ranking.at(first.before)
+        before = next((save.before for save in self._unwritten.values() if save.before and not save.read), None)
+        if before is not None and (trainer is None or trainer.world_size > 1):
+            return self.ranking.at(before)
         if trainer is None or write is None:
             return self.ranking
         self.write_ahead(trainer, write)
@@ -335,22 +345,22 @@ class CheckpointStore:
             self.ranking.load_state_dict(save.before)
 
     def delete(self, trainer: TrainerAPI, path: str) -> bool:
-        """Delete ``path`` where it is this callback's alone; return whether it is."""
-        own = trainer.is_global_zero and not self._kept_by_others(path) and self._owned(path)
-        own = bool(trainer.strategy.broadcast(own))
-        if own:
+        """Delete ``path`` where it is this callback's alone, or one of the run's where they share their names.
+
+        Returns:
+            whether it is.
+        """
+        own = False
+        if trainer.is_global_zero and not self._kept_by_others(path):
+            own = path in self.ranking.stands_in and not self.exists(path)
+            own = own or self.owns(path) or (self._shares_names and any(other.owns(path) for other in self.others()))
+        if own := bool(trainer.strategy.broadcast(own)):
             assert self._owner is not None
             self._owner._remove_checkpoint(trainer, path)
             self.ranking.stands_in.pop(path, None)
             if weights := self.beside(path):
                 self.delete(trainer, weights)
         return own
-
-    def _owned(self, path: str) -> bool:
-        """Return whether the callback wrote ``path``; or another one of the run, where they share their names."""
-        if path in self.ranking.stands_in and not self.exists(path):
-            return True
-        return self.owns(path) or (self._shares_names and any(other.owns(path) for other in self.others()))
 
     def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
         named = real_paths([trainer.named_checkpoint] if trainer.named_checkpoint else [])  # the user's own affair
@@ -387,8 +397,14 @@ class CheckpointStore:
         self.resumed = False
         self._moved_from = trainer.strategy.broadcast(self._moved_from)
         self.forget_missing(trainer)
-        if self._moved_from is not None:
-            self._leave_behind(trainer)
+        if self._moved_from is not None and trainer.is_global_zero:
+            warn(
+                f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
+                f"{self.folder}. Those that are not there are left alone and no longer count; those that came "
+                "along count, and none of them is deleted.",
+                code="LT632",
+            )
+        self._moved_from = None
         asks = trainer.is_global_zero and not self._shares_names
         links = [link for link in self._links if asks and not self._may_write(link, renamed=True)]
         for taken in trainer.strategy.broadcast(links):  # by now another run's: the next one gets a name of its own
@@ -435,31 +451,6 @@ class CheckpointStore:
         if ranking.last in found and self.owns(ranking.last, renamed=True):
             self._written.add(self.beside(ranking.last))
         return found
-
-    def _leave_behind(self, trainer: TrainerAPI) -> None:
-        if trainer.is_global_zero:
-            warn(
-                f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
-                f"{self.folder}. Those that are not there are left alone and no longer count; those that came "
-                "along count, and none of them is deleted.",
-                code="LT632",
-            )
-        self._moved_from = None
-
-    def _report(self) -> str:
-        ranking, parts = self.ranking, list[str]()
-        if ranking.best:
-            score = ranking.best_score
-            value = f" ({ranking.monitor}={float(score):.5g})" if score is not None else ""
-            kind = "newest" if ranking.monitor is None else "best"
-            parts.append(f"{kind} {relative_name(ranking.best, self.folder) or ranking.best}{value}")
-        if (count := len({*ranking.files} - {ranking.last})) > 1:
-            parts.append(f"{count} kept")
-        if ranking.last:
-            parts.append(f"last {relative_name(ranking.last, self.folder) or ranking.last}")
-        if left := [path for path in self._left if self.exists(path)]:
-            parts.append(f"{len(left)} not deleted, as they may not be this run's")
-        return f"Checkpoints in {short_path(self.folder)}: {', '.join(parts)}" if parts else ""
 
 
 def real_paths(paths: Collection[str]) -> set[str]:

@@ -57,7 +57,7 @@ class LearningRateMonitor(Callback):
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         require_logger("LearningRateMonitor", trainer)
-        names = [name for own, optimizer in _named(trainer) for name, _ in _named_groups(own, optimizer)]
+        names = [name for name, _, _ in _named_groups(trainer)]
         self.lrs = {name: [] for name in names}
         self._logged = LoggedSteps()
         self.last_momentum_values = {f"{name}-momentum": None for name in names}
@@ -75,23 +75,21 @@ class LearningRateMonitor(Callback):
 
     def _send(self, trainer: TrainerAPI, step: int, interval: str) -> None:
         values: dict[str, float] = {}
-        for name, optimizer in _named(trainer):
-            if self.logging_interval is None and not _is_due(trainer, optimizer, interval):
+        for name, optimizer, group in _named_groups(trainer):
+            intervals = [config.interval for config in trainer.lr_scheduler_configs if config.optimizer is optimizer]
+            if self.logging_interval is None and intervals and interval not in intervals:
                 continue
-            for group_name, group in _named_groups(name, optimizer):
-                lr = float(group["lr"])
-                values[group_name] = lr
-                kept = self.lrs.setdefault(group_name, [])
-                kept.append(lr)
-                del kept[:-_KEPT]
-                if self.log_momentum:
-                    momentum = float(group["betas"][0] if "betas" in group else group.get("momentum", 0.0))
-                    key = f"{group_name}-momentum"
-                    values[key] = self.last_momentum_values[key] = momentum
-                if self.log_weight_decay and "weight_decay" in group:
-                    decay = float(group["weight_decay"])
-                    key = f"{group_name}-weight_decay"
-                    values[key] = self.last_weight_decay_values[key] = decay
+            values[name] = float(group["lr"])
+            kept = self.lrs.setdefault(name, [])
+            kept.append(values[name])
+            del kept[:-_KEPT]
+            if self.log_momentum:
+                momentum = float(group["betas"][0] if "betas" in group else group.get("momentum", 0.0))
+                key = f"{name}-momentum"
+                values[key] = self.last_momentum_values[key] = momentum
+            if self.log_weight_decay and "weight_decay" in group:
+                key = f"{name}-weight_decay"
+                values[key] = self.last_weight_decay_values[key] = float(group["weight_decay"])
         if not values:
             return
         trainer.callback_metrics.update(
@@ -100,29 +98,20 @@ class LearningRateMonitor(Callback):
         trainer.log_metrics(values, step)
 
 
-def _is_due(trainer: TrainerAPI, optimizer: Optimizer, interval: str) -> bool:
-    intervals = [config.interval for config in trainer.lr_scheduler_configs if config.optimizer is optimizer]
-    return not intervals or interval in intervals
+def _named_groups(trainer: TrainerAPI) -> list[tuple[str, Optimizer, dict[str, Any]]]:
+    """Return each parameter group with its name and its optimizer.
 
-
-def _named(trainer: TrainerAPI) -> list[tuple[str, Optimizer]]:
-    """Return each optimizer with its name: that of its scheduler, else by its class, numbered where two are alike."""
-    given = {
-        id(config.optimizer): config.name
-        for config in trainer.lr_scheduler_configs
-        if config.optimizer is not None and config.name
-    }
+    An optimizer has the name of its scheduler, else one by its class, numbered where two are alike.
+    """
+    configs = trainer.lr_scheduler_configs
+    given = {id(config.optimizer): config.name for config in configs if config.optimizer is not None and config.name}
     seen: Counter[str] = Counter()
     named = []
     for optimizer in trainer.optimizers:
         name = given.get(id(optimizer)) or f"lr-{type(optimizer).__name__}"
-        named.append((name if not seen[name] else f"{name}-{seen[name]}", optimizer))
+        own, groups = name if not seen[name] else f"{name}-{seen[name]}", optimizer.param_groups
         seen[name] += 1
+        for number, group in enumerate(groups, 1):
+            ending = group.get("name", f"pg{number}" if len(groups) > 1 else None)
+            named.append((own if ending is None else f"{own}/{ending}", optimizer, group))
     return named
-
-
-def _named_groups(name: str, optimizer: Optimizer) -> list[tuple[str, dict[str, Any]]]:
-    groups = optimizer.param_groups
-    if len(groups) == 1:
-        return [(f"{name}/{groups[0]['name']}" if "name" in groups[0] else name, groups[0])]
-    return [(f"{name}/{group.get('name', f'pg{number}')}", group) for number, group in enumerate(groups, 1)]

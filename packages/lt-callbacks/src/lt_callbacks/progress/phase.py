@@ -65,10 +65,10 @@ class Phase:
         self._seconds = self._seconds * decay + passed
         self.done, self.units, self._last = done, units, now
 
-    def skip(self, seconds: float) -> None:
-        """Leave out a pause that has just ended."""
-        self.started += seconds
-        self._last += seconds
+    def resume(self, now: float) -> None:
+        """Leave out the pause since the last advance."""
+        self.started += now - self._last
+        self._last = now
 
     @property
     def elapsed(self) -> float:

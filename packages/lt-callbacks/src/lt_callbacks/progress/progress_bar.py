@@ -58,7 +58,6 @@ class ProgressBar(Callback):
         self._display: Display | None = None
         self._phase: Phase | None = None
         self._outer: Phase | None = None
-        self._outer_left, self._outer_done = 0.0, 0
         self._outer_behind = False
         self._done = self._loader = self._before_loader = 0
         self._asked_for: int | None = None
@@ -274,8 +273,8 @@ class ProgressBar(Callback):
         """End the bar; inside an epoch, go on with the epoch's."""
         self._finish()
         if (outer := self._outer) is not None:
-            outer.skip(monotonic() - self._outer_left)
-            self._phase, self._done, self._outer = outer, self._outer_done, None
+            outer.resume(monotonic())
+            self._phase, self._done, self._outer = outer, outer.done, None
             if self.is_enabled:
                 self._shown_on().resume(outer)
 
@@ -291,10 +290,11 @@ class ProgressBar(Callback):
 
     def _begin_evaluation(self, kind: str, description: str, totals: Sequence[int | float]) -> None:
         self._outer = outer = self._phase if self._phase is not None and self._phase.kind == "train" else None
-        self._outer_done, self._outer_left, self._outer_behind = self._done, monotonic(), outer is not None
+        self._outer_behind = outer is not None
         self._loader = self._before_loader = 0
         self.reset_dataloader_idx_tracker()
         if outer is not None:
+            self._advance(outer, self._done, monotonic())
             description = f"{outer.description} · {description}"
         total = convert_inf(sum(totals))
         self._begin(Phase(kind=kind, description=description, total=total, nested=outer is not None))
@@ -324,7 +324,6 @@ class ProgressBar(Callback):
             display = self._shown_on()
             if self._outer is not None and self._outer_behind and not isinstance(display, LineDisplay):
                 self._outer_behind = False  # it stood where it was drawn last
-                self._advance(self._outer, self._outer_done, self._outer_left)
                 display.update(self._outer, self._metrics)
             display.update(phase, self._metrics)
             self._last_draw = monotonic()

@@ -49,8 +49,15 @@ class Timer(Callback):
     ) -> None:
         super().__init__()
         limit = None if duration is None else Duration.time(duration, "Timer(duration={})")
-        affordable = _affordable(budget, price_per_hour)
-        limits = [time.total_seconds() for time in (limit, affordable) if time is not None]
+        limits = [] if limit is None else [limit.total_seconds()]
+        if budget is not None:
+            if price_per_hour is None or not (price_per_hour > 0 and 0 <= budget < math.inf):
+                raise ConfigError(
+                    f"Timer(budget={budget!r}, price_per_hour={price_per_hour!r}): expected a sum and what an hour "
+                    "costs, such as Timer(budget=20.0, price_per_hour=2.5).",
+                    code="LT671",
+                )
+            limits.append(timedelta(hours=budget / price_per_hour).total_seconds())
         self._duration = min(limits, default=None)
         self._price = price_per_hour
         self._interval = choice("Timer", "interval", interval, ("step", "epoch"))
@@ -97,9 +104,8 @@ class Timer(Callback):
         return {"time_elapsed": {stage: self.time_elapsed(stage) for stage in _STAGES}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        seconds = state_dict.get("time_elapsed", {})
-        self._before = {stage: float(seconds.get(stage, 0.0)) for stage in _STAGES}
-        self._started, self._ended = {}, {}
+        self._forget_fit()
+        self._before |= {stage: float(seconds) for stage, seconds in state_dict.get("time_elapsed", {}).items()}
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Start the clock; a resumed run whose time is over stops here."""
@@ -156,15 +162,3 @@ class Timer(Callback):
 
 def _stage(stage: str) -> str:
     return choice("Timer", "stage", str(getattr(stage, "value", stage)), _STAGES)
-
-
-def _affordable(budget: float | None, price_per_hour: float | None) -> timedelta | None:
-    if budget is None:
-        return None
-    if price_per_hour is None or not (price_per_hour > 0 and 0 <= budget < math.inf):
-        raise ConfigError(
-            f"Timer(budget={budget!r}, price_per_hour={price_per_hour!r}): expected a sum and what an hour costs, such "
-            "as Timer(budget=20.0, price_per_hour=2.5).",
-            code="LT671",
-        )
-    return timedelta(hours=budget / price_per_hour)

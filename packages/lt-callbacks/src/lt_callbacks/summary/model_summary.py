@@ -37,23 +37,19 @@ class ModelSummary(Callback):
         if not (trainer.is_global_zero or together):
             return
         table = self.table(trainer, pl_module)
-        if trainer.is_global_zero and "summary_data" in inspect.signature(self.summarize).parameters:
-            self._summarize_parts(table)
-        elif trainer.is_global_zero:
-            self.summarize(table, **self._summarize_kwargs)
-
-    def _summarize_parts(self, table: ModuleTable) -> None:
-        """Call a subclass's ``summarize`` that takes what Lightning gives it."""
         summarize: Callable[..., None] = self.summarize
-        summarize(
-            summary_data=table.columns(),
-            total_parameters=table.total_parameters,
-            trainable_parameters=table.trainable_parameters,
-            model_size=table.model_size,
-            total_training_modes={mode: table.modes[mode] for mode in ("train", "eval")},
-            total_flops=table.total_flops,
-            **self._summarize_kwargs,
-        )
+        if trainer.is_global_zero and "summary_data" in inspect.signature(summarize).parameters:  # as in Lightning
+            summarize(
+                summary_data=table.columns(),
+                total_parameters=table.total_parameters,
+                trainable_parameters=table.trainable_parameters,
+                model_size=table.model_size,
+                total_training_modes={mode: table.modes[mode] for mode in ("train", "eval")},
+                total_flops=table.total_flops,
+                **self._summarize_kwargs,
+            )
+        elif trainer.is_global_zero:
+            summarize(table, **self._summarize_kwargs)
 
     def table(self, trainer: TrainerAPI, pl_module: LightningModule) -> ModuleTable:
         """Return the table of ``pl_module`` as the run's precision computes it, with the layers of other ranks."""
