@@ -248,6 +248,7 @@ def test_values_on_a_device_are_fetched_together_for_each_type(tmp_path, monkeyp
 
 
 @pytest.mark.cuda
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_logging_a_value_on_cuda_does_not_wait_for_the_device(tmp_path):
     logger = JSONLLogger(tmp_path)
     value = torch.tensor(1.0, device="cuda")
