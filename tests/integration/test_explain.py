@@ -176,6 +176,37 @@ def test_activations_are_of_the_run_s_precision(capsys, precision, expected):
     assert torch.equal(torch.get_rng_state(), drawn)
 
 
+class Wide(Learns):
+    """Weights of 1,000,000 numbers and activations of 3 x 1000, with a norm that keeps statistics."""
+
+    def configure_model(self):
+        self.layer = torch.nn.Sequential(torch.nn.BatchNorm1d(1000), torch.nn.Linear(1000, 1000, bias=False))
+
+    def training_step(self, batch):
+        return self.layer(batch).pow(2).mean()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "precision", "copies"),
+    [
+        ("ddp", "32-true", ""),
+        ("ddp", "bf16-true", ""),
+        ("ddp", "bf16-mixed", "; bfloat16 copies of the weights: 0.002"),
+        ("fsdp", "bf16-mixed", ""),  # gathered in bfloat16, and dropped
+        ("fsdp", "16-mixed", ""),
+    ],
+)
+def test_weights_are_no_activations(strategy, precision, copies):
+    trainer = Trainer(
+        accelerator="cpu", strategy=strategy, precision=precision, logger=False, enable_checkpointing=False
+    )
+    said = trainer.explain(Wide(), [torch.empty(3, 1000)], devices=2)
+    assert (
+        f"activations of a batch: <0.001 more, or less where layers are split over ranks or computed again{copies}\n"
+        in said
+    )
+
+
 def test_activations_that_need_a_run_are_said_not_to_be_counted(explained):
     assert "activations: not counted: " in explained(model=ReadsANumber())
     trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)

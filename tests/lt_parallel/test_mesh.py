@@ -16,7 +16,7 @@ from torch.torch_version import TorchVersion
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
 from lt_parallel import FSDP, ModelParallel, Pipelined, PipelineParallel
-from lt_parallel.mesh import part_of_data, resolved
+from lt_parallel.mesh import check_order, part_of_data, resolved
 from lt_parallel.states import check_gathers
 
 pytestmark = [
@@ -134,19 +134,24 @@ class ByExpert(ParallelStyle):
         def split(_, part, mesh):
             part.first = len(part.weight) // mesh.size() * mesh.get_local_rank()
             part.register_parameter("weight", nn.Parameter(distribute_tensor(part.weight, mesh, [Shard(0)])))
-            if self.words.is_shard():  # a mean over each rank's words
-                part.weight.register_hook(lambda gradient: gradient / mesh.size())
 
         def gathered(part, inputs, mesh):
             whole = (
                 DTensor.from_local(given, mesh, [self.words]).redistribute(placements=[Replicate()]) for given in inputs
             )
-            return tuple(given.to_local(grad_placements=[Partial()]) for given in whole)
+            return tuple(self.scaled(given.to_local(grad_placements=[Partial()]), mesh.size()) for given in whole)
 
         def handed_back(part, out, mesh):
-            return DTensor.from_local(out, mesh, [Partial()]).redistribute(placements=[self.words]).to_local()
+            out = DTensor.from_local(self.scaled(out, 1 / mesh.size()), mesh, [Partial()])
+            return out.redistribute(placements=[self.words]).to_local()
 
         return distribute_module(module, mesh, split, gathered, handed_back)
+
+    def scaled(self, x, factor):
+        """Scale the gradient of ``x``, not ``x``: with words of its own each rank's loss is a mean over these only."""
+        if self.words.is_replicate() or not x.is_floating_point():
+            return x
+        return x * factor + (x * (1 - factor)).detach()
 
 
 class Chosen(nn.Module):
@@ -247,13 +252,17 @@ def rows_of(index, part):
     return torch.randint(WORDS, (2, 9), generator=torch.Generator().manual_seed(100 * index + part))
 
 
-def train(strategy, module, steps=3):
-    module, (optimizer,) = strategy.setup(
-        module, lambda: [torch.optim.AdamW(module.parameters(), lr=0.01, eps=1e-4)], Precision()
-    )
+def optimizers_of(module):
+    """AdamW hides a gradient that is wrong by a factor; SGD does not."""
+    return [torch.optim.AdamW(module.parameters(), lr=0.01, eps=1e-4), torch.optim.SGD(module.parameters(), lr=0.1)]
+
+
+def train(strategy, module, steps=4):
+    module, optimizers = strategy.setup(module, lambda: optimizers_of(module), Precision())
     first = copy.deepcopy(strategy.full_module_state(module))
     step = strategy.bind(module, "training_step")
     for number in range(steps):
+        optimizer = optimizers[number * 2 // steps]
         optimizer.zero_grad()
         strategy.backward(step(rows_of(number, strategy.data_shard.index)))
         strategy.clip_gradients(list(module.parameters()), 0.5)
@@ -261,10 +270,11 @@ def train(strategy, module, steps=3):
     return first, copy.deepcopy(strategy.full_module_state(module)), module
 
 
-def one_process(module, first, parts, steps=3):
+def one_process(module, first, parts, steps=4):
     module.load_state_dict(first)
-    optimizer = torch.optim.AdamW(module.parameters(), lr=0.01, eps=1e-4)
+    optimizers = optimizers_of(module)
     for number in range(steps):
+        optimizer = optimizers[number * 2 // steps]
         optimizer.zero_grad()
         module.training_step(torch.cat([rows_of(number, part) for part in range(parts)])).backward()
         nn.utils.clip_grad_norm_(module.parameters(), 0.5)
@@ -356,6 +366,8 @@ WAYS_4 = [
     of_experts({"data_replicate": 2, "expert": 2}),
     of_experts({"data_shard": 2, "expert": 2}, ChoosingByHand),
     of_experts({"data_shard": 2, "expert": 2}, auto_wrap_policy={Block}),
+    of_experts({"data_shard": 2, "data_expert": 2}, ChoosingByHand),
+    of_experts({"data_shard": 2, "data_expert": 2}, auto_wrap_policy={Block}),
     of_experts({"expert": 2, "tensor": 2}, parallelize=PLAN),
     *([of_experts({"expert": 2, "context": 2}, ChoosingContext)] if CONTEXT else []),
     *([of_context({"context": 4})] if CONTEXT else []),
@@ -415,6 +427,14 @@ def test_rows_that_torch_would_gather_wrongly_are_refused(monkeypatch):
         check_gathers(module)
     monkeypatch.setattr(Spread, "shape", (16, 8))
     check_gathers(module)
+
+
+@pytest.mark.parametrize("split", ["tensor", "expert", "data_expert"])
+def test_groups_sharded_after_layers_were_split_are_refused_with_the_order_that_torch_takes(split):
+    with pytest.raises(ConfigError, match=f"Write mesh={{'data_shard': 2, '{split}': 2}}.*LT748"):
+        check_order({split: 2, "data_shard": 2})
+    check_order({"data_shard": 2, split: 2})
+    check_order({split: 2, "data_shard": 1})
 
 
 def test_each_rank_holds_its_part(ranks):

@@ -24,10 +24,13 @@ class Precision(Interface):
     Attributes:
         name: what users write in ``Trainer(precision=...)``.
         scales: True where the loss is scaled (GradScaler); closures of LBFGS are refused then.
+        compute_dtype: the type to which :meth:`wrap_step` casts weights at each use (autocast's); None: they are used
+            as they are. A strategy that gathers weights may gather them in it.
     """
 
     name: str = "32-true"
     scales: bool = False
+    compute_dtype: torch.dtype | None = None
 
     def open(self, device: torch.device) -> None:
         """Get to know the device; called by ``Strategy.setup`` before anything else here."""

@@ -48,7 +48,7 @@ def memory(
     except Exception as error:  # a module that cannot be copied, or needs a run to make its layers
         return f"Memory: not counted, the module cannot be made without memory: {error}"
     held = _held(model, strategy, optimizers_of)
-    return held if loaders is None else f"{held}\n  {_activations(model, precision, loaders)}"
+    return held if loaders is None else f"{held}\n  {_activations(model, precision, strategy, loaders)}"
 
 
 def _held(model: LightningModule, strategy: Strategy, optimizers_of: OptimizersOf) -> str:
@@ -111,29 +111,46 @@ def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: to
     )
 
 
-def _activations(module: LightningModule, precision: Precision, loaders: Any) -> str:
-    """Return what a training step of one batch keeps for backward, as text: it runs on tensors without memory."""
+def _activations(module: LightningModule, precision: Precision, strategy: Strategy, loaders: Any) -> str:
+    """Return what a training step of one batch keeps for backward, as text: it runs on tensors without memory.
+
+    Autocast's copies of the weights are no activations: a strategy that shards gathers weights in that type at once,
+    and drops them; elsewhere they stay until the step's end.
+    """
+    narrow = precision.compute_dtype
+    try:
+        precision = copy.copy(precision)
+        precision.open(torch.device("cpu"))
+        with preserve_generators(), silenced(["LT528"]):  # its self.log is not heard
+            batch = precision.convert_input(_first_batch(loaders))
+            kept = _kept(module, narrow, precision, batch)
+            sharded = strategy.capabilities.sharded_parameters
+            whole = kept if narrow is None or sharded else _kept(module, None, precision, batch)
+    except Exception as error:  # whatever a user's loader or step asks of a run
+        return f"activations: not counted: {str(error).partition(chr(10))[0]}"
+    copies = f"; {str(narrow).removeprefix('torch.')} copies of the weights: {_gb(whole - kept)}" * (whole > kept)
+    size = f"activations of a batch: {_gb(kept)} more"
+    return f"{size}, or less where layers are split over ranks or computed again{copies}"
+
+
+def _kept(module: LightningModule, weights: torch.dtype | None, precision: Precision, batch: Any) -> int:
+    """Return the bytes that a step keeps for backward beside the module's own tensors; ``weights``: their type."""
     from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, for those who ask
 
-    kept, precision = dict[int, Tensor](), copy.copy(precision)
+    kept = dict[int, Tensor]()
 
     def keep(tensor: Tensor) -> Tensor:
         kept[tensor.untyped_storage()._cdata] = tensor
         return tensor
 
-    try:
-        precision.open(torch.device("cpu"))
-        with preserve_generators(), silenced(["LT528"]):  # its self.log is not heard
-            batch = precision.convert_input(_first_batch(loaders))
-            with FakeTensorMode(allow_non_fake_inputs=True) as fake, saved_tensors_hooks(keep, keep):
-                model: LightningModule = _copied(module, "cpu")
-                step = precision.wrap_step(matched(model.training_step, ("batch", "batch_idx")) or model.training_step)
-                step(map_batch(lambda item: fake.from_tensor(item) if isinstance(item, Tensor) else item, batch), 0)
-    except Exception as error:  # whatever a user's loader or step asks of a run
-        return f"activations: not counted: {str(error).partition(chr(10))[0]}"
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, saved_tensors_hooks(keep, keep):
+        model: LightningModule = _copied(
+            module, "cpu", weights
+        )  # made here: a real parameter is another tensor in the mode
+        step = precision.wrap_step(matched(model.training_step, ("batch", "batch_idx")) or model.training_step)
+        step(map_batch(lambda item: fake.from_tensor(item) if isinstance(item, Tensor) else item, batch), 0)
     own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
-    size = sum(tensor.untyped_storage().nbytes() for number, tensor in kept.items() if number not in own)
-    return f"activations of a batch: {_gb(size)} more, or less where layers are split over ranks or computed again"
+    return sum(tensor.untyped_storage().nbytes() for number, tensor in kept.items() if number not in own)
 
 
 def _first_batch(loaders: Any) -> Any:
@@ -145,10 +162,16 @@ def _first_batch(loaders: Any) -> Any:
     return next(iter(DataLoader(loaders.dataset, loaders.batch_size, collate_fn=loaders.collate_fn)))
 
 
-def _copied(module: nn.Module, device: str) -> Any:
-    """Return a copy of the module with all its tensors on ``device``, without values."""
-    tensors = (*module.parameters(), *module.buffers())
-    memo: dict[int, Any] = {id(tensor): _elsewhere(tensor, device) for tensor in tensors}
+def _copied(module: nn.Module, device: str, narrow: torch.dtype | None = None) -> Any:
+    """Return a copy of the module with all its tensors on ``device``, without values; parameters in ``narrow``, but for
+    those of layers with float buffers (BatchNorm).
+    """
+    memo: dict[int, Any] = {}
+    for part in module.modules():
+        buffers = list(part.buffers(recurse=False))
+        dtype = None if any(buffer.is_floating_point() for buffer in buffers) else narrow
+        for tensor in (*buffers, *part.parameters(recurse=False)):
+            memo[id(tensor)] = _elsewhere(tensor, device, dtype)
     return copy.deepcopy(module, memo)
 
 
@@ -177,8 +200,9 @@ def _parts(strategy: Strategy, spread: tuple[str, ...] = ("data", "shard", "tens
     return prod(size for name, size in sizes.items() if name.startswith(spread) and "replicate" not in name)
 
 
-def _elsewhere(tensor: Tensor, device: str) -> Tensor:
-    empty = torch.empty_like(tensor, device=device, requires_grad=False)
+def _elsewhere(tensor: Tensor, device: str, dtype: torch.dtype | None) -> Tensor:
+    dtype = dtype if tensor.is_floating_point() else None
+    empty = torch.empty_like(tensor, device=device, dtype=dtype, requires_grad=False)
     return nn.Parameter(empty, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
 
 

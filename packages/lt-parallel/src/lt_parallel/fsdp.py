@@ -32,9 +32,20 @@ from lt_core.seed import capture_generators, pl_worker_init_function, restore_ge
 from lt_core.strategy import Capabilities, Shard
 from lt_parallel import states
 from lt_parallel.clipping import clip_norm, clip_value
+from lt_parallel.groups import (
+    Policy,
+    buffered_layers,
+    carrying_hooks,
+    checkpoint_activations,
+    chooser,
+    is_listed,
+    order_prefetch,
+    with_forward,
+)
 from lt_parallel.materialize import materialize, on_meta
 from lt_parallel.mesh import (
     Sizes,
+    check_order,
     data_names,
     part_of_data,
     part_of_tokens,
@@ -46,9 +57,6 @@ from lt_parallel.split import split_layers
 from lt_strategies.distributed import Distributed, own_part
 
 __all__ = ["FSDP", "ModelParallel", "Policy"]
-
-Policy = Iterable[type[nn.Module]] | Callable[[nn.Module], bool]
-"""Which modules: their classes, or a function that decides for each."""
 
 _SHARDING = {"FULL_SHARD": True, "SHARD_GRAD_OP": False}
 _STATES = ("full", "sharded")
@@ -97,7 +105,9 @@ class FSDP(Distributed):
         sharding_strategy: ``"FULL_SHARD"`` frees parameters after forward and gathers them again for backward;
             ``"SHARD_GRAD_OP"`` keeps them in between: more memory, less communication.
         mixed_precision: ``MixedPrecisionPolicy`` of torch: the types of gathered parameters and reduced gradients. By
-            default the parameters' own type; precision="bf16-mixed" computes under autocast as elsewhere.
+            default the parameters' own type; with precision="bf16-mixed" or "16-mixed" layers are gathered in 16 bits
+            and gradients reduced in 32, under autocast as elsewhere. Layers with float buffers of their own (BatchNorm)
+            are gathered in 32 bits.
         activation_checkpointing_policy: which modules compute their activations again in backward.
         reshard_after_forward: torch's own argument, in place of ``sharding_strategy``: a number shards over that many
             ranks between forward and backward, usually those of a node.
@@ -105,6 +115,9 @@ class FSDP(Distributed):
             own choice. Needs groups that are called in the order in which they stand.
         compile_blocks: compile each group by itself, which takes the time of one where they are alike; a dict holds
             arguments of ``torch.compile``.
+        sync_each_batch: reduce the gradients of each of the batches that ``accumulate_grad_batches`` adds up: a rank
+            holds its shard of them only. False reduces their sum, once: less communication, and each rank holds all
+            gradients whole meanwhile. Ranks that hold copies of a shard average them once either way.
         cpu_offload: keep shards in the CPU's memory; a ``CPUOffloadPolicy``, or True.
         state_dict_type: ``"full"``: a checkpoint is one file that loads everywhere; ``"sharded"``: a folder to which
             every rank writes its part, for models that no single process can hold.
@@ -137,6 +150,7 @@ class FSDP(Distributed):
         reshard_after_forward: bool | int | None = None,
         prefetch: int = 0,
         compile_blocks: bool | dict[str, Any] = False,
+        sync_each_batch: bool = True,
         cpu_offload: CPUOffloadPolicy | bool = False,
         state_dict_type: Literal["full", "sharded"] = "full",
         device_mesh: tuple[int, int] | None = None,
@@ -160,10 +174,9 @@ class FSDP(Distributed):
         self._mesh_shape = device_mesh
         reshard = _SHARDING[sharding_strategy] if reshard_after_forward is None else reshard_after_forward
         self._arguments: dict[str, Any] = {"reshard_after_forward": reshard}
-        self._prefetch = prefetch
+        self._prefetch, self._sync_each_batch = prefetch, sync_each_batch
         self._compile = {} if compile_blocks is True else compile_blocks
-        if mixed_precision is not None:
-            self._arguments["mp_policy"] = mixed_precision
+        self._mixed_precision = mixed_precision
         if cpu_offload:
             pinned = CPUOffloadPolicy(pin_memory=torch.cuda.device_count() > 0)
             self._arguments["offload_policy"] = pinned if cpu_offload is True else cpu_offload
@@ -203,6 +216,11 @@ class FSDP(Distributed):
     ) -> tuple[nn.Module, list[Optimizer]]:
         """Shard the module; one that is sharded already is left as it is."""
         precision.open(self.device)
+        self._arguments["mp_policy"] = self._mixed_precision or MixedPrecisionPolicy(
+            param_dtype=(narrow := precision.compute_dtype),
+            reduce_dtype=None if narrow is None else torch.float32,
+            cast_forward_inputs=False,  # autocast casts what it should; targets and timesteps stay as they are
+        )
         module = self.convert_sync_batchnorm(module)
         if not self._is_spread(module):
             self.check_same_parameters(module)
@@ -250,7 +268,10 @@ class FSDP(Distributed):
     def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
         sharded = [part for part in (_root_of(module) or module).modules() if isinstance(part, FSDPModule)]
         for part in sharded:
-            part.set_requires_gradient_sync(last, recurse=False)
+            if self._sync_each_batch:
+                part.set_requires_all_reduce(last, recurse=False)
+            else:
+                part.set_requires_gradient_sync(last, recurse=False)
         self._syncs = last
         try:
             yield
@@ -305,7 +326,7 @@ class FSDP(Distributed):
         groups = self._groups(module)
         rooted = getattr(module, "automatic_optimization", True)
         # steps may be taken inside of training_step, where a root around it would hold everything gathered
-        outer = [] if rooted else _with_forward(module)
+        outer = [] if rooted else with_forward(module)
 
         def shard(part: nn.Module) -> None:
             left = part in outer and not all(isinstance(p, DTensor) for p in part.parameters())
@@ -313,7 +334,7 @@ class FSDP(Distributed):
                 self._shard_group(part, part)
 
         self._materialize(module, shard)
-        _order_prefetch(groups, self._prefetch)
+        order_prefetch(groups, self._prefetch)
         if rooted:
             root = _Root(module)
             self._shard_group(root, module)
@@ -324,8 +345,8 @@ class FSDP(Distributed):
     def _groups(self, module: nn.Module) -> list[nn.Module]:
         """Return the groups, which compute activations again and are compiled as was asked for."""
         if self.activation_checkpointing_policy is not None:
-            _checkpoint_activations(module, _chooser(self.activation_checkpointing_policy))
-        choose = _is_listed(module) if self.auto_wrap_policy is None else _chooser(self.auto_wrap_policy)
+            checkpoint_activations(module, chooser(self.activation_checkpointing_policy))
+        choose = is_listed(module) if self.auto_wrap_policy is None else chooser(self.auto_wrap_policy)
         groups = [part for part in module.modules() if part is not module and choose(part)]
         if isinstance(self._compile, dict):
             for part in groups:
@@ -405,7 +426,16 @@ class FSDP(Distributed):
     def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
         module.to(self._stays)
         self.broadcast_tensors(t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor))
-        fully_shard(group, mesh=self._shard_mesh, **self._arguments)
+        self._fully_shard(group)
+
+    def _fully_shard(self, group: nn.Module) -> None:
+        """Shard ``group``; its layers with float buffers are one more group, which keeps the parameters' own type."""
+        if self._mixed_precision is None and (buffered := buffered_layers(group)):
+            with carrying_hooks(buffered):
+                own_type = {**self._arguments, "mp_policy": MixedPrecisionPolicy(cast_forward_inputs=False)}
+                fully_shard(buffered, mesh=self._shard_mesh, **own_type)
+        with carrying_hooks([group]):
+            fully_shard(group, mesh=self._shard_mesh, **self._arguments)
 
     @property
     def _shard_mesh(self) -> DeviceMesh:
@@ -471,7 +501,9 @@ class ModelParallel(FSDP):
     @property
     def mesh_sizes(self) -> dict[str, int]:
         if self._asked is not None:
-            return resolved(self._asked, self.world_size)
+            sizes = resolved(self._asked, self.world_size)
+            check_order(sizes)
+            return sizes
         data, tensor = self._data_parallel_size, self._tensor_parallel_size
         if data == "auto" and tensor == "auto":
             data = self.placement.num_nodes
@@ -576,14 +608,6 @@ def _with_split_loss(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
         return call(*args, **kwargs)
 
 
-def _order_prefetch(groups: list[nn.Module], ahead: int) -> None:
-    """Let each group prefetch the next ones, in forward and in backward."""
-    for number, group in enumerate(groups):
-        if ahead > 0 and isinstance(group, FSDPModule):
-            group.set_modules_to_forward_prefetch(groups[number + 1 : number + 1 + ahead])  # type: ignore[arg-type]
-            group.set_modules_to_backward_prefetch(groups[max(number - ahead, 0) : number][::-1])  # type: ignore[arg-type]
-
-
 def _gathering(module: FSDPModule, method: str) -> Callable[..., Any]:
     """Return a method of a module that is sharded itself, which gathers its parameters as ``forward`` does.
 
@@ -600,35 +624,6 @@ def _gathering(module: FSDPModule, method: str) -> Callable[..., Any]:
 def is_sharded(module: nn.Module) -> bool:
     """Return whether a parameter of the module is spread over ranks already."""
     return any(isinstance(param, DTensor) for param in module.parameters())
-
-
-def _chooser(policy: Policy) -> Callable[[nn.Module], bool]:
-    if isinstance(policy, Iterable):
-        classes = tuple(policy)
-        return lambda part: isinstance(part, classes)
-    return policy
-
-
-def _is_listed(module: nn.Module) -> Callable[[nn.Module], bool]:
-    listed = {id(item) for part in module.modules() if isinstance(part, nn.ModuleList) for item in part}
-    return lambda part: id(part) in listed
-
-
-def _with_forward(module: nn.Module) -> list[nn.Module]:
-    """Return the outermost modules inside ``module`` that can be a group: lists and dicts of modules cannot."""
-    found: list[nn.Module] = []
-    for child in module.children():
-        if isinstance(child, (nn.ModuleList, nn.ModuleDict)):
-            found += _with_forward(child)
-        elif any(not isinstance(param, DTensor) for param in child.parameters()):
-            found.append(child)
-    return found
-
-
-def _checkpoint_activations(module: nn.Module, choose: Callable[[nn.Module], bool]) -> None:
-    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
-
-    apply_activation_checkpointing(module, check_fn=choose)
 
 
 def check_choice(name: str, given: Any, choices: Iterable[str], owner: str = "FSDP") -> None:

@@ -1,4 +1,4 @@
-"""Giving memory and first values to modules that were made on the meta device."""
+"""Parameters that take another's place: first values for modules made on the meta device, and hooks carried over."""
 
 from __future__ import annotations
 
@@ -88,9 +88,21 @@ def _make(
             _put(part, key, _as(old, distribute_tensor(whole[key], old.device_mesh, old.placements)))
 
 
+def carry_hooks(old: Tensor, new: Tensor) -> None:
+    """Register the hooks of ``old`` on ``new``: torch drops them where a parameter is replaced."""
+    for hook in (old._backward_hooks or {}).values():
+        new.register_hook(hook)  # type: ignore[no-untyped-call]
+    for hook in (getattr(old, "_post_accumulate_grad_hooks", None) or {}).values():
+        new.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+
+
 def _as(old: Tensor, new: Tensor) -> Tensor:
     """Return ``new`` as a parameter where ``old`` is one."""
-    return nn.Parameter(new, requires_grad=old.requires_grad) if isinstance(old, nn.Parameter) else new
+    if not isinstance(old, nn.Parameter):
+        return new
+    new = nn.Parameter(new, requires_grad=old.requires_grad)
+    carry_hooks(old, new)
+    return new
 
 
 def _put(part: nn.Module, key: str, tensor: Tensor) -> None:

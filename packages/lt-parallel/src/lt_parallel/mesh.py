@@ -37,6 +37,25 @@ def resolved(asked: Sizes, ranks: int) -> dict[str, int]:
     return sizes
 
 
+def check_order(sizes: Mapping[str, int]) -> None:
+    """Refuse groups sharded over a dimension that stands after one over which layers are split: torch cannot join them.
+
+    Raises:
+        ConfigError: with the order that torch takes.
+    """
+    names = list(sizes)
+    split = [name for name in names if name.startswith("tensor") or name.endswith("expert")]
+    late = [name for name in names if name.startswith("data_shard") and sizes[name] > 1]
+    if split and late and names.index(split[0]) < names.index(late[-1]):
+        ordered = [*(name for name in names if name not in split), *split]
+        raise ConfigError(
+            f"mesh={{{', '.join(f'{name!r}: {sizes[name]}' for name in names)}}}: torch needs {late[-1]!r}, over which "
+            f"groups are sharded, before {split[0]!r}, over which layers are split. Write "
+            f"mesh={{{', '.join(f'{name!r}: {sizes[name]}' for name in ordered)}}}.",
+            code="LT748",
+        )
+
+
 def data_names(sizes: Mapping[str, int]) -> list[str]:
     """Return the dimensions along which ranks read data of their own."""
     return [name for name in sizes if name.startswith("data")]

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ParallelStyle
@@ -212,7 +212,7 @@ class PipelineParallel(ModelParallel):
                     self._place_layer(part.layers, number, sharded, keep=holder == index)
             own = part.own_layers()
             if self._shards_layers and not isinstance(own, FSDPModule):
-                fully_shard(own, mesh=self._shard_mesh, **self._arguments)
+                self._fully_shard(own)
             kind = _SCHEDULES[self._schedule]
             part.connect(StageLink(own, part.loss, group, self.device, self._micro_batches, kind, peers))
             self.group.on_leave(part, Pipelined.disconnect)
@@ -246,7 +246,7 @@ class PipelineParallel(ModelParallel):
             layers[number] = RemoteLayer(layer)
         elif self._shards_layers:
             for part in reversed([part for part in layer.modules() if part in sharded]):  # the innermost first
-                fully_shard(part, mesh=self._shard_mesh, **self._arguments)
+                self._fully_shard(part)
 
     def _share(self, tensors: Iterable[Tensor]) -> None:
         """Give all ranks rank 0's tensors, and copies of a sharded tensor the first copy's parts."""

@@ -11,6 +11,7 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 from lt_core.errors import ConfigError, did_you_mean
+from lt_parallel.materialize import carry_hooks
 
 
 def split_layers(
@@ -39,7 +40,12 @@ def split_layers(
                 code="LT781",
             )
         for layer in found:  # one by one: torch warns of a pattern where a layer beside them has no such part
-            parallelize_module(module.get_submodule(layer), mesh, _style(name, style, split_loss=split_loss))
+            part = module.get_submodule(layer)
+            whole = dict(part.named_parameters())
+            parallelize_module(part, mesh, _style(name, style, split_loss=split_loss))
+            for name_of_param, param in part.named_parameters():
+                if (old := whole[name_of_param]) is not param:
+                    carry_hooks(old, param)
 
 
 def _matches(layer: str, pattern: str) -> bool:

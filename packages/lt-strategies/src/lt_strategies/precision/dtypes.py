@@ -90,7 +90,7 @@ class Mixed(Precision):
                 "Trainer(precision='16-mixed'), or plugins=[lt.plugins.ScaledMixed(scaler)] with a scaler of your own.",
                 code="LT730",
             )
-        self.dtype = asked if isinstance(asked, torch.dtype) else torch.bfloat16
+        self.dtype = self.compute_dtype = asked if isinstance(asked, torch.dtype) else torch.bfloat16
         self._device_type = "cuda" if torch.cuda.device_count() else "cpu"
 
     def open(self, device: torch.device) -> None:
