@@ -162,8 +162,7 @@ class CombinedLoader:
     def draws(self, epoch: int) -> Iterator[int]:
         """Yield the loader of each turn in ``"weighted"``: a function of seed and epoch."""
         weights = self.weights or [float(length or 1) for length in self.lengths()]
-        generator = torch.Generator()
-        generator.manual_seed(seed_for(self.seed, "mixture", epoch))
+        generator = torch.Generator().manual_seed(seed_for(self.seed, "mixture", epoch))
         table = torch.tensor(weights, dtype=torch.float64, device="cpu")
         while True:
             yield from torch.multinomial(table, 1024, replacement=True, generator=generator).tolist()

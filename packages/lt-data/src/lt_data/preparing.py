@@ -62,7 +62,7 @@ def prepare_once(path: str | os.PathLike[str], key: str = "", *, wait: bool = Tr
             if needed:
                 _mark(folder, key)
         finally:
-            _release(lock)
+            _lock(lock, held=False)
 
 
 def _is_finished(folder: Path, key: str) -> bool:
@@ -79,37 +79,28 @@ def _mark(folder: Path, key: str) -> None:
 
 
 def _acquire(lock: IO[bytes], folder: Path, wait: bool) -> None:
-    while not _try_lock(lock):
-        if not wait:
-            raise DataError(
-                f"prepare_once({str(folder)!r}, wait=False): another process is preparing this folder. Try again "
-                "later, or wait for it with wait=True.",
-                code="LT432",
-            )
+    while True:
+        try:
+            return _lock(lock)
+        except OSError:
+            if not wait:
+                raise DataError(
+                    f"prepare_once({str(folder)!r}, wait=False): another process is preparing this folder. Try again "
+                    "later, or wait for it with wait=True.",
+                    code="LT432",
+                ) from None
         time.sleep(_POLL_SECONDS)
 
 
-def _try_lock(lock: IO[bytes]) -> bool:
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            windows: Any = msvcrt
-            lock.seek(0)
-            windows.locking(lock.fileno(), windows.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _release(lock: IO[bytes]) -> None:
+def _lock(lock: IO[bytes], *, held: bool = True) -> None:
+    """Lock a file or raise; on Windows it is unlocked by hand, elsewhere when it is closed."""
     if os.name == "nt":
         import msvcrt
 
         windows: Any = msvcrt
         lock.seek(0)
-        windows.locking(lock.fileno(), windows.LK_UNLCK, 1)
+        windows.locking(lock.fileno(), windows.LK_NBLCK if held else windows.LK_UNLCK, 1)
+    elif held:
+        import fcntl
+
+        fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,9 +6,6 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
 from lt_core.strategy import Shard
 
 
@@ -95,13 +92,6 @@ def seed_for(seed: int, *what: object) -> int:
     """Return a seed, 0 to 2**63 - 1, for one purpose: the same on every machine, unrelated to other purposes'."""
     digest = hashlib.blake2b("/".join(map(str, (seed, *what))).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
-
-
-def permutation(total: int, seed: int) -> Tensor:
-    """Return the numbers below ``total`` in an order that ``seed`` decides, int64, shape ``(total,)``."""
-    generator = torch.Generator()
-    generator.manual_seed(seed)
-    return torch.randperm(total, generator=generator)
 
 
 def _num_batches(order: Order) -> int:

@@ -45,7 +45,8 @@ class IterableReader(Reader):
         self._listed = isinstance(loader, (list, tuple))
         self._stateful = all(callable(getattr(loader, name, None)) for name in ("state_dict", "load_state_dict"))
         self._lasts = isinstance(loader, Iterator)  # longer than an epoch, perhaps
-        self._watched = Watched(loader, trust_quiet=True) if exact and not (self._listed or self._stateful) else None
+        self._watched = Watched(loader, trust_quiet=True)
+        self._noted = exact and not (self._listed or self._stateful)
         self._before: dict[str, Any] = {}
         self._earlier = 0
 
@@ -65,50 +66,51 @@ class IterableReader(Reader):
         return -(-total // self.shard.count) - -(-max(total - read, 0) // self.shard.count)
 
     def begin(self, epoch: int) -> Iterator[Any]:
-        if self._watched is None:
+        if not self._noted:
             return iter(self.loader)
-        if self._goes_on(self._watched):
-            self._earlier = self._watched.drawn
-            return self._go_on_or_begin_anew(self._watched, self._watched.go_on())
-        return self._begin_anew(self._watched)
+        if not self._goes_on:
+            return self._begin_anew()
+        self._earlier = self._watched.drawn
+        return self._go_on_or_begin_anew(self._watched.go_on())
 
-    def _goes_on(self, watched: Watched) -> bool:
-        return self._lasts and bool(self._before) and not watched.ended
+    @property
+    def _goes_on(self) -> bool:
+        return self._noted and self._lasts and bool(self._before) and not self._watched.ended
 
-    def _begin_anew(self, watched: Watched) -> Iterator[Any]:
+    def _begin_anew(self) -> Iterator[Any]:
         self._earlier = 0
         self._before = {"before": plain(host_state()), "owned_before": owned_states(self._owned())}
-        watched.begin(born=False)
-        return iter(watched)
+        self._watched.begin(born=False)
+        return iter(self._watched)
 
-    def _go_on_or_begin_anew(self, watched: Watched, rest: Iterator[Any]) -> Iterator[Any]:
+    def _go_on_or_begin_anew(self, rest: Iterator[Any]) -> Iterator[Any]:
         """Yield the rest; after an epoch that took every item without seeing the end, the items after it."""
         first = list(islice(rest, 1))
-        yield from chain(first, rest) if first else self._begin_anew(watched)
+        yield from chain(first, rest) if first else self._begin_anew()
 
     def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
         if self._listed:
             return islice(self.loader, state["read"], None)
-        if self._stateful and state.get("place") is not None:
-            now = host_state()
-            self.loader.load_state_dict(state["place"])
-            iterator: Iterator[Any] = iter(self.loader)
-            set_host_state(now)
-            return iterator
-        assert self._watched is not None
-        return self._read_again(self._watched, state)
+        if not self._stateful or state.get("place") is None:
+            return self._read_again(state)
+        now = host_state()
+        self.loader.load_state_dict(state["place"])
+        iterator: Iterator[Any] = iter(self.loader)
+        set_host_state(now)
+        return iterator
 
     def state(self, batches: int) -> dict[str, Any]:
         if self._stateful:
             return {"place": self.loader.state_dict()}
-        if self._watched is None:
+        if not self._noted:
             return {"read": self._items_read(batches)}
+        watched = self._watched
         return {
             **self._before,
-            "read": self._watched.drawn,
+            "read": watched.drawn,
             "earlier": self._earlier,
-            "turns": plain_notes(self._watched.turns),
-            "notes": plain_notes(self._watched.notes),
+            "turns": plain_notes(watched.turns),
+            "notes": plain_notes(watched.notes),
             "owned": owned_states(self._owned()),
         }
 
@@ -116,20 +118,18 @@ class IterableReader(Reader):
         if self._stateful:
             return None
         before = self.state(batches - 1)
-        return before if self._watched is None else {**before, "read": before["read"] - 1}
+        return {**before, "read": before["read"] - 1} if self._noted else before
 
     def rest_state(self) -> dict[str, Any]:
-        if self._watched is None or not self._before:
-            return {}
-        if self._goes_on(self._watched):
+        if self._goes_on:
             return self.state(0)
-        owned = owned_states(self._owned())
+        owned = owned_states(self._owned()) if self._noted and self._before else []
         return {"owned": owned} if owned else {}
 
     def rest(self, state: dict[str, Any]) -> None:
-        if self._watched is not None and self._lasts and "read" in state:
-            self._read_again(self._watched, state)
-        elif self._watched is not None and "owned" in state:
+        if self._noted and self._lasts and "read" in state:
+            self._read_again(state)
+        elif self._noted and "owned" in state:
             set_owned_states(self._owned(), state["owned"])
 
     def _items_read(self, batches: int) -> int:
@@ -138,8 +138,8 @@ class IterableReader(Reader):
     def _owned(self) -> list[Any]:
         return find_owned([self.loader])
 
-    def _read_again(self, watched: Watched, state: dict[str, Any]) -> Iterator[Any]:
-        now = host_state()
+    def _read_again(self, state: dict[str, Any]) -> Iterator[Any]:
+        now, watched = host_state(), self._watched
         self._before = {name: state[name] for name in ("before", "owned_before")}
         set_host_state(unplain(state["before"]))
         set_owned_states(self._owned(), state["owned_before"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -211,11 +212,12 @@ class JoinedReader(Reader):
         return batch[0] if self._counted else batch
 
 
+@dataclass
 class _Counting:
     """A collate function that says how many samples its batch is made of: ``[batch, samples]``."""
 
-    def __init__(self, collate: Callable[[Any], Any], lone: bool) -> None:
-        self.collate, self.lone = collate, lone
+    collate: Callable[[Any], Any]
+    lone: bool
 
     def __call__(self, samples: Any) -> list[Any]:
         return [self.collate(samples), 1 if self.lone else len(samples)]

@@ -66,9 +66,12 @@ def find_rows(loader: DataLoader[Any], *, any_sampler: bool = False, pins: bool 
     return _rows_of(loader.dataset, pins, in_workers=loader.num_workers > 0)
 
 
-_FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128)
-_INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-_DTYPES = frozenset((*_FLOATS, *_INTEGERS))
+_DTYPES = frozenset(
+    getattr(torch, name)
+    for name in (
+        "float32 float64 float16 bfloat16 complex64 complex128 bool uint8 int8 int16 int32 int64".split()  # noqa: SIM905
+    )
+)
 
 
 def _rows_of(dataset: Any, pins: bool, in_workers: bool) -> Rows | None:
@@ -139,16 +142,13 @@ def _take_pinned(tensors: tuple[Tensor, ...], index: Tensor) -> list[Tensor]:
 
 def index_tensors(loader: DataLoader[Any], rows: Rows) -> Iterator[Tensor]:
     """Yield each batch's indices, int64, shape ``(batch,)``; draws at the moments when the loader's samplers do."""
-    batches = loader.batch_sampler
-    if type(batches) is BatchSampler and type(batches.sampler) is RandomSampler and _is_permutation(batches.sampler):
-        return _permuted(batches.sampler, batches.batch_size, batches.drop_last)
-    if type(batches) is BatchSampler and type(batches.sampler) is SequentialSampler:
-        return _split(torch.arange(len(batches.sampler), device="cpu"), batches.batch_size, batches.drop_last)
-    return map(rows.indices, batches)  # type: ignore[arg-type]
-
-
-def _is_permutation(sampler: RandomSampler) -> bool:
-    return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+    batches: Any = loader.batch_sampler
+    sampler = batches.sampler if type(batches) is BatchSampler else None
+    if type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source):
+        return _permuted(sampler, batches.batch_size, batches.drop_last)
+    if type(sampler) is SequentialSampler:
+        return _split(torch.arange(len(sampler), device="cpu"), batches.batch_size, batches.drop_last)
+    return map(rows.indices, batches)
 
 
 def _permuted(sampler: RandomSampler, size: int, drop_last: bool) -> Iterator[Tensor]:
@@ -156,8 +156,7 @@ def _permuted(sampler: RandomSampler, size: int, drop_last: bool) -> Iterator[Te
     total = len(sampler)
     generator = sampler.generator
     if generator is None:
-        generator = torch.Generator()
-        generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
+        generator = torch.Generator().manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
     order = torch.randperm(total, generator=generator)
     full = total // size * size
     if full:

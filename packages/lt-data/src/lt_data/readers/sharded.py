@@ -33,7 +33,6 @@ from lt_data.shards import (
     evaluation_shares,
     num_evaluation_batches,
     num_steps,
-    permutation,
     seed_for,
     training_shares,
 )
@@ -197,9 +196,8 @@ class ShardedReader(WorkerReader):
             return map(self._rows.take, self.indices.tensors(self._rows))
         if not self.twin.alive:
             self.born = born
-        base = torch.Generator()
-        base.manual_seed(seed_for(self.seed, "workers", self.shard.index, *born))
-        return self.twin.open(states=states, first=first, base=base)
+        base = seed_for(self.seed, "workers", self.shard.index, *born)
+        return self.twin.open(states=states, first=first, base=torch.Generator().manual_seed(base))
 
     def _unwrap(self, item: Any) -> Any:
         self._delivered = share = self.indices.waiting.popleft()
@@ -250,7 +248,7 @@ class ShardedReader(WorkerReader):
             return frame
         seed = seed_for(self.seed, "order", epoch)
         if type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(sampler.data_source):
-            return frame._replace(items=permutation(len(sampler), seed))
+            return frame._replace(items=torch.randperm(len(sampler), generator=torch.Generator().manual_seed(seed)))
         return self._ordered(_isolated(self.loader, sampler, len(frame.items), seed))
 
     def _drawn_order(self, state: dict[str, Any]) -> Order:

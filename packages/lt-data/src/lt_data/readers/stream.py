@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -93,11 +94,12 @@ class SharedStream(IterableDataset[Any]):
         return Share([group[number] for number in numbers.items], numbers.weight)
 
 
+@dataclass
 class _CollateShare:
     """A collate function for items of a :class:`SharedStream`: ``[batch, weight, fingerprint]``."""
 
-    def __init__(self, collate: Callable[[Any], Any], lone: bool) -> None:
-        self.collate, self.lone = collate, lone
+    collate: Callable[[Any], Any]
+    lone: bool
 
     def __call__(self, share: tuple[Any, float, str | None]) -> list[Any]:
         samples, weight, mark = share
@@ -123,14 +125,13 @@ class SharedStreamReader(LoaderReader):
         """
         size = loader.batch_size or 1
         stream = SharedStream(loader.dataset, size, shard, loader.drop_last, exact)  # type: ignore[arg-type]
-        lone = loader.batch_sampler is None
         twin = copied(
             loader,
             dataset=stream,
             batch_sampler=None,
             batch_size=None,
             drop_last=False,
-            collate_fn=_CollateShare(loader.collate_fn, lone),
+            collate_fn=_CollateShare(loader.collate_fn, loader.batch_sampler is None),
         )
         super().__init__(twin, exact=exact)
         self.shard, self.uneven, self.size = shard, exact, size

@@ -68,12 +68,11 @@ class Twin:
             return self._iterator
         twin = self._copy(states or {}, base)
         self.states = dict(states or {})
-        iterator = started(twin, first) if self.workers else iter(twin)
+        self._iterator = started(twin, first) if self.workers else iter(twin)
         if self.persistent:
-            twin.__dict__["_iterator"] = iterator
+            twin.__dict__["_iterator"] = self._iterator
             self._twin = twin
-        self._iterator = iterator
-        return iterator
+        return self._iterator
 
     def bare(self) -> Iterator[Any]:
         """Return an iterator over the user's own loader, whose workers do not outlive it."""

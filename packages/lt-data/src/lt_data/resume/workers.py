@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Timer
 from typing import Any, NamedTuple
 
@@ -90,21 +91,18 @@ def _is_stream(thing: Any) -> bool:
     return isinstance(thing, IterableDataset) or type(thing).__module__ == "datasets.iterable_dataset"
 
 
+@dataclass
 class Traveling:
     """A collate function that sends the worker's state along with each batch where it changed, which it looks up in a
     few µs; a new state costs 50.
     """
 
-    def __init__(self, collate: Callable[[Any], Any], full_batch: int | None) -> None:
-        """Wrap the user's ``collate``.
-
-        An iterable dataset that gives fewer than ``full_batch`` samples is used up, or that says so by ``used_up``.
-        """
-        self.collate = collate
-        self.full_batch = full_batch
-        self._stateful: bool | None = None
-        self._last: WorkerState | None = None
-        self._looked: tuple[Any, ...] | None = None
+    collate: Callable[[Any], Any]
+    full_batch: int | None
+    """A batch with fewer samples is the last one of an iterable dataset, which may also say so by ``used_up``."""
+    _stateful: bool | None = None
+    _last: WorkerState | None = None
+    _looked: tuple[Any, ...] | None = None
 
     def __call__(self, samples: Any) -> Parcel:
         """Return the batch of ``samples`` as a parcel."""
@@ -119,23 +117,20 @@ class Traveling:
         look, last = probe(), self._last
         host = host_state() if last is None or look != self._looked else last[0]
         self._looked = look
-        state = WorkerState(host, owned_states(find_owned((dataset, self.collate))), place, bool(used_up))
-        if place is None and state == self._last:
-            return [batch, worker.id, None]
-        self._last = state
-        return [batch, worker.id, state]
+        self._last = WorkerState(host, owned_states(find_owned((dataset, self.collate))), place, bool(used_up))
+        return [batch, worker.id, None if place is None and self._last == last else self._last]
 
 
+@dataclass
 class Begin:
     """The ``worker_init_fn`` of every worker: it ends with the run, and not before; its state is put back after a
     resume, when the user's own ``worker_init_fn`` has run.
     """
 
-    def __init__(
-        self, init: Callable[[int], None] | None, collate: Callable[[Any], Any], states: dict[int, WorkerState]
-    ) -> None:
-        """Wrap the user's ``init``; ``states`` by worker."""
-        self.init, self.collate, self.states = init, collate, states
+    init: Callable[[int], None] | None
+    collate: Callable[[Any], Any]
+    states: dict[int, WorkerState]
+    """By worker."""
 
     def __call__(self, worker_id: int) -> None:
         """Initialise worker ``worker_id``."""
