@@ -41,7 +41,7 @@ BUDGETS = {  # thousands of tokens: 10 % above the count of 2026-11-25, which st
     "lt-huggingface": 2.3,
     "lt-loggers": 23.2,
     "lt-loops": 103.2,
-    "lt-recipes": 5.7,  # with `when`, which was lt-callbacks', and two orders of samples, which were lt-data's
+    "lt-recipes": 6.4,  # with `when` of lt-callbacks, orders of samples and prepare_once of lt-data
     "lt-slurm": 1.4,
     "lt-strategies": 29.4,
     "lt-testing": 38.6,

@@ -1,4 +1,4 @@
-"""A stream shuffled in blocks, as lt-data's feed reads it and goes on with it after a resume."""
+"""Streams shuffled in blocks, or read again, as lt-data's feed reads them and goes on with them after a resume."""
 
 import pytest
 from tests.lt_data.conftest import assert_resumes
@@ -6,7 +6,7 @@ from tests.lt_data.test_reread import Rows, buffered, datasets  # noqa: F401  (a
 from torch.utils.data import DataLoader
 
 from lt_core.errors import LtWarning
-from lt_recipes import BlockShuffle
+from lt_recipes import BlockShuffle, Reread
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LT445")
 
@@ -22,4 +22,11 @@ def test_a_shuffle_buffer_in_it_is_said_and_read_again(workers):
 
 def test_it_goes_on_by_its_state(recwarn):
     assert_resumes(lambda: DataLoader(BlockShuffle(Rows(), size=7), 3), places=[(0, 5), (1, 9)])
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_reread_says_that_reading_again_is_meant(workers, recwarn):
+    places = [(0, 5), (1, 0), (1, 9)]
+    assert_resumes(lambda: DataLoader(Reread(buffered()), 3, num_workers=workers), places=places)
     assert not recwarn.list

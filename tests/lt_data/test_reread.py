@@ -9,7 +9,6 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from lt_core.errors import LtWarning
-from lt_data import Reread
 from lt_data.loaders import feed
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LT445")
@@ -120,9 +119,18 @@ def test_a_shuffle_buffer_is_said_at_the_begin_and_a_resume_is_exact(kit, make, 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_reread_says_that_it_is_meant(kit, workers, recwarn):
+def test_a_stream_says_that_it_is_meant(kit, workers, recwarn):
+    class Rereads(IterableDataset):
+        rereads = True
+
+        def __init__(self):
+            self.stream = buffered()
+
+        def __iter__(self):
+            return iter(self.stream)
+
     places = [(0, 5), (1, 0), (1, 9)]
-    kit.assert_resumes(lambda: DataLoader(Reread(buffered()), 3, num_workers=workers), places=places)
+    kit.assert_resumes(lambda: DataLoader(Rereads(), 3, num_workers=workers), places=places)
     assert not recwarn.list
 
 
@@ -135,21 +143,3 @@ def test_a_stream_without_a_buffer_goes_on_by_its_state(kit, make, recwarn):
 def test_an_evaluation_says_nothing(recwarn):
     assert len(list(feed(DataLoader(buffered(), 3), stage="test"))) == 14
     assert not recwarn.list
-
-
-def test_reread_hands_on_what_its_stream_has():
-    class Split(Rows):
-        num_shards = 4
-        epoch = 0
-
-        def shard(self, num_shards, index):
-            return (num_shards, index)
-
-        def set_epoch(self, epoch):
-            self.epoch = epoch
-
-    stream = Reread(Split())
-    stream.set_epoch(3)
-    assert stream.dataset.epoch == 3
-    assert (stream.num_shards, stream.shard(num_shards=2, index=1).dataset) == (4, (2, 1))
-    assert not hasattr(Reread(Rows()), "shard")

@@ -125,7 +125,8 @@ _BY_PACKAGE = {
         "lt-tuning": "BackboneFinetuning BaseFinetuning BatchSizeFinder LearningRateFinder ModelPruning OptunaPruning "
         "GradientAccumulationScheduler Tuner multiplicative",
     },
-    "names of lt_data": {"lt-recipes": "BlockShuffle TokenBudget"},
+    "names of lt_data": {"lt-recipes": "BlockShuffle Reread TokenBudget prepare_once"},
+    "names of lt_data.preparing": {"lt-recipes": "prepare_once"},
     "names of lt_strategies": {"lt-parallel": "FSDP ModelParallel PipelineParallel Pipelined"},
 }
 

@@ -4,12 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from lt_data.combined import CombinedLoader
 from lt_data.datamodule import LightningDataModule
-from lt_data.preparing import prepare_once
-from lt_data.reread import Reread
 
 __version__: str
 
-__all__ = ["CombinedLoader", "LightningDataModule", "Reread", "prepare_once"]
+__all__ = ["CombinedLoader", "LightningDataModule"]
 
 if not TYPE_CHECKING:  # else any name would be one to a type checker
 

@@ -5,6 +5,8 @@ from importlib.metadata import version
 from lt_recipes.block_shuffle import BlockShuffle
 from lt_recipes.filtered import when
 from lt_recipes.layers import layerwise_lr
+from lt_recipes.preparing import prepare_once
+from lt_recipes.reread import Reread
 from lt_recipes.sam import SAM
 from lt_recipes.soft_targets import CutMix, LabelSmoothing, Mixup
 from lt_recipes.supervised import Supervised
@@ -18,8 +20,10 @@ __all__ = [
     "CutMix",
     "LabelSmoothing",
     "Mixup",
+    "Reread",
     "Supervised",
     "TokenBudget",
     "layerwise_lr",
+    "prepare_once",
     "when",
 ]

@@ -87,10 +87,10 @@ NAMES: dict[str, dict[str, str]] = {
         "DataSource": "lt_core.data:DataSource",
         "Feed": "lt_core.data:Feed",
         "LightningDataModule": "lt_data:LightningDataModule",
-        "Reread": "lt_data:Reread",
+        "Reread": "lt_recipes:Reread",
         "TokenBudget": "lt_recipes:TokenBudget",
         "make_feed": "lt_core.data:make_feed",
-        "prepare_once": "lt_data:prepare_once",
+        "prepare_once": "lt_recipes:prepare_once",
     },
     "errors": {
         "CheckpointError": "lt_core.errors:CheckpointError",

@@ -11,7 +11,6 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from lt_core.data import batch_size_at, length_of
 from lt_core.errors import DataError, warn
 from lt_data.reader import Reader
-from lt_data.reread import Reread
 from lt_data.resume.generators import (
     find_owned,
     host_state,
@@ -290,7 +289,7 @@ class LoaderReader(WorkerReader):
         return base
 
     def _read_again(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
-        if not isinstance(self.loader.dataset, Reread):
+        if not getattr(self.loader.dataset, "rereads", False):
             warn_of_rereading(batches, "the IterableDataset")
         if self._reread is not None:
             self._reread.replay(batches, state["drawn"], read_notes(state["notes"]))

@@ -18,7 +18,12 @@ class Reread(IterableDataset[Any]):
 
     Args:
         dataset: yields samples in the same order in each epoch, or in one that follows from ``set_epoch``.
+
+    Attributes:
+        rereads: tells lt-data that reading again is meant, so that no resume warns of it; any stream may have it.
     """
+
+    rereads = True
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
