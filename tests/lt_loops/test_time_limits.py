@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lt_loops.run.agenda import Agenda
-from lt_loops.run.time_limits import Deadline
+from lt_loops.run.stopping import Deadline
 from lt_loops.state.position import Position
 
 

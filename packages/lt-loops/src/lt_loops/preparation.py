@@ -21,7 +21,6 @@ from lt_core.module import LightningModule
 from lt_core.seed import capture_generators
 from lt_core.strategy import Strategy
 from lt_core.terminal import short_path, waiting
-from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import WRITERS, agreed_choice
 from lt_loops.checkpoint.reading import place_of_others, read_checkpoint
@@ -38,7 +37,7 @@ from lt_loops.setup.hook_check import check_signatures, check_steps, check_takes
 from lt_loops.setup.late_layers import layers_made
 from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.optimizers import foreign_parameters, parse_optimizers
-from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
+from lt_loops.setup.scheduler_config import check_schedule_length
 from lt_loops.setup.signatures import BoundHook, adapted
 from lt_loops.setup.steps import asked_steps
 from lt_loops.setup.typos import warn_of_typos
@@ -56,12 +55,18 @@ def set_up(run: Run) -> None:
     check_signatures(run.trainer, *run.hooks.called, job.datamodule)
     warn_of_typos(run.module, job.datamodule, run.callbacks)
     origin.path, origin.header = agreed_choice(run.trainer, origin.path, origin.header, run.stage)
-    if fits and run.evaluation.validates:
-        _check_given_loaders(run.module, job.loaders.given.get("validate"))
+    given = job.loaders.given.get("validate") if fits and run.evaluation.validates else None
+    # those of a method are looked at when they are read, as what it draws from the random generators has its place
+    if given is not None and len(checked_loaders(given, "validate")) > 1:
+        check_takes_index(run.module, "validation_step")
     compiles = run.compile_report is not None
     run.say(lambda: announcements.place(run.strategy, run.precision, job.settings.num_nodes, compiles=compiles))
     run.recorder.enter("prepare_data")
-    _prepare_data((job.datamodule, run.module), run.strategy, job.settings.prepare_data_per_node, says=says)
+    for source in (job.datamodule, run.module):
+        if source is not None and is_overridden(source, "prepare_data", DataSource):
+            asked = job.settings.prepare_data_per_node
+            with waiting(f"{type(source).__name__}.prepare_data()", says=says):
+                prepare(source, run.strategy, per_node=source.prepare_data_per_node if asked is None else asked)
     if (path := origin.path) is not None:
         io, trusted = job.parts.checkpoint_io, job.trusted
         origin.saved = read_checkpoint(path, run.strategy, io, trusted=trusted, resumes=fits, says=says)
@@ -89,13 +94,13 @@ def set_up(run: Run) -> None:
     with layers_made(run.module, keeps=keeps, whole=whole, says=warns):
         run.recorder.enter("setup")
         called: list[tuple[Any, bool]] = [(cb, True) for cb in run.callbacks]
-        for source, is_callback in [(job.datamodule, False), *called, (run.module, False)]:
+        for owner, is_callback in [(job.datamodule, False), *called, (run.module, False)]:
             if is_callback:
-                adapted(BoundHook(source.setup, run.trainer, job.given), "setup")(run.fn)
-            elif source is not None and is_overridden(source, "setup", DataSource):
-                waits = waiting(f"{type(source).__name__}.setup({run.stage!r})", says=says)
-                with waits, run.loaders.setting_up(source, run.strategy):
-                    adapted(source.setup, "setup")(run.fn)
+                adapted(BoundHook(owner.setup, run.trainer, job.given), "setup")(run.fn)
+            elif owner is not None and is_overridden(owner, "setup", DataSource):
+                waits = waiting(f"{type(owner).__name__}.setup({run.stage!r})", says=says)
+                with waits, run.loaders.setting_up(owner, run.strategy):
+                    adapted(owner.setup, "setup")(run.fn)
         if is_overridden(run.module, "configure_model", LightningModule):
             with run.strategy.init_context(), run.precision.init_context():
                 run.module.configure_model()
@@ -121,10 +126,24 @@ def set_up_training(run: Run) -> None:
     """Make ready for the first step: ask for the training loader, and restore the optimizers and the place in it."""
     limits, position, saved = run.job.limits, run.position, run.origin.saved
     feed, optimizers = run.data.ensure(), len(run.training.optimizers)
+    own_clipping = is_overridden(run.module, "configure_gradient_clipping", LightningModule)
     if run.module.automatic_optimization:
-        _check_schedules(run.training.schedulers.configs, limits, run.agenda.num_batches)
-    _warn_of_step_counts(optimizers, limits.max_steps)
-    _warn_of_clipping(run.module, limits)
+        epochs = float("inf") if limits.max_epochs in (None, -1) else limits.max_epochs
+        steps = limits.steps_of_fit(run.agenda.num_batches)
+        for config in run.training.schedulers.configs:
+            check_schedule_length(config, steps, epochs)
+        if limits.gradient_clip_algorithm is not None and limits.gradient_clip_val is None and not own_clipping:
+            text = (
+                f"gradient_clip_algorithm={limits.gradient_clip_algorithm!r} without a gradient_clip_val clips nothing."
+            )
+            warn(f"{text} Write gradient_clip_val=1.0, for instance.", code="LT368")
+    if optimizers > 1 and limits.max_steps >= 0:
+        warn(
+            f"max_steps={limits.max_steps} counts windows in which at least one optimizer stepped, and so does "
+            f"the x axis. Lightning counts every optimizer's step: {optimizers} optimizers reach its "
+            "max_steps so many times earlier, and its checkpoints' global_step is converted when they are loaded.",
+            code="LT309",
+        )
     run.evaluation.check_interval()
     restore(run, "after on_fit_start")
     if saved is None:  # a run that resumes goes on with its files, in which they stand
@@ -167,31 +186,6 @@ def _warn_of_other_steps(saved: Saved, window: int, size: int | None) -> None:
         )
 
 
-def _check_schedules(configs: list[SchedulerConfig], limits: Limits, batches: int | float) -> None:
-    epochs = float("inf") if limits.max_epochs is None or limits.max_epochs == -1 else limits.max_epochs
-    steps = limits.steps_of_fit(batches)
-    for config in configs:
-        check_schedule_length(config, steps, epochs)
-
-
-def _warn_of_clipping(module: LightningModule, limits: Limits) -> None:
-    own = is_overridden(module, "configure_gradient_clipping", LightningModule) or not module.automatic_optimization
-    if limits.gradient_clip_algorithm is not None and limits.gradient_clip_val is None and not own:
-        text = f"gradient_clip_algorithm={limits.gradient_clip_algorithm!r} without a gradient_clip_val clips nothing."
-        warn(f"{text} Write gradient_clip_val=1.0, for instance.", code="LT368")
-
-
-def _warn_of_step_counts(optimizers: int, max_steps: int) -> None:
-    """Say how steps are counted with several optimizers, where a limit depends on it."""
-    if optimizers > 1 and max_steps >= 0:
-        warn(
-            f"max_steps={max_steps} counts windows in which at least one optimizer stepped, and so does "
-            f"the x axis. Lightning counts every optimizer's step: {optimizers} optimizers reach its "
-            "max_steps so many times earlier, and its checkpoints' global_step is converted when they are loaded.",
-            code="LT309",
-        )
-
-
 def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[Callback]:
     """Return the callbacks with those that the module brings, in the order in which they are called."""
     own = is_overridden(module, "configure_callbacks", LightningModule)
@@ -214,24 +208,6 @@ def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[C
     if problem is not None:
         raise ConfigError(f"{problem.text[0].upper()}{problem.text[1:]}", code="LT575")
     return ordered
-
-
-def _check_given_loaders(module: LightningModule, given: Any) -> None:
-    """Look at validation loaders that came as arguments before training; a method is asked for its own when they are
-    read, as what it draws from the random generators has its place.
-    """
-    if given is not None and len(checked_loaders(given, "validate")) > 1:
-        check_takes_index(module, "validation_step")
-
-
-def _prepare_data(
-    sources: tuple[DataSource | None, DataSource], strategy: Strategy, asked: bool | None, *, says: bool
-) -> None:
-    for source in sources:
-        if source is not None and is_overridden(source, "prepare_data", DataSource):
-            per_node = source.prepare_data_per_node if asked is None else asked
-            with waiting(f"{type(source).__name__}.prepare_data()", says=says):
-                prepare(source, strategy, per_node=per_node)
 
 
 def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Saved | None) -> None:

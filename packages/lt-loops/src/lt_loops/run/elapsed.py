@@ -41,27 +41,37 @@ class Elapsed(Owner):
         if at_start and unit in self._start:
             return self._start[unit]
         position = self._position
-        if unit == "steps":
-            return position.step
-        if unit == "batches":
-            return position.batches
-        if unit == "epochs":
-            return position.epoch + self._part_of_epoch()
-        if unit == "samples":
-            return self._samples()
-        if unit == "tokens":
-            if not self._counts_tokens:
+        match unit:
+            case "steps":
+                return position.step
+            case "batches":
+                return position.batches
+            case "epochs":
+                batches = self._agenda.num_batches
+                if position.exhausted:
+                    return position.epoch + 1.0
+                return position.epoch + (position.batch / batches if batches else 0.0)  # of unknown length: 0.0
+            case "samples":
+                return self._samples()
+            case "tokens" if self._counts_tokens:
+                return position.tokens
+            case "tokens":
                 raise ConfigError(
                     f"A duration in tokens: expected {type(self._module).__name__} to say how many tokens a batch has. "
                     "Define count_tokens(self, batch) in it: def count_tokens(self, batch): return "
                     "batch['input_ids'].numel()",
                     code="LT359",
                 )
-            return position.tokens
-        if unit == "seconds":
-            return self._data.seconds
-        if unit == "run":
-            return self._part_of_run()
+            case "seconds":
+                return self._data.seconds
+            case "run" if ends := self.ends():  # the nearest limit counts
+                return max(self.elapsed(of) / end for of, end in ends.items())
+            case "run":
+                raise ConfigError(
+                    "A duration given as a fraction of the run needs a limit of the run that all ranks see alike. Give "
+                    "the Trainer max_epochs, max_steps or max_time.",
+                    code="LT361",
+                )
         raise ConfigError(
             f"trainer.elapsed({unit!r}): expected {', '.join(map(repr, UNITS))}.{did_you_mean(unit, UNITS)}",
             code="LT360",
@@ -93,26 +103,27 @@ class Elapsed(Owner):
 
     def _earliest(self, unit: Unit, amount: float) -> int:
         agenda, position = self._agenda, self._position
-        if unit == "steps":
-            return agenda.batch_of_step(math.ceil(amount))
-        if unit == "batches":
-            return math.ceil(amount) - position.total_batches
-        if unit == "epochs":
-            if (part := amount - position.epoch) <= 0:
-                return 0
-            return NEVER if part >= 1 or agenda.num_batches == math.inf else math.ceil(part * agenda.num_batches)
-        if unit == "run":
-            return min((self._earliest(of, amount * end) for of, end in self.ends().items()), default=NEVER)
-        if unit == "samples":  # a batch has no more than those seen so far; of tokens it may
-            return position.batch + max(math.ceil((amount - self._samples()) / self._pace()), agenda.group)
+        match unit:
+            case "steps":
+                return agenda.batch_of_step(math.ceil(amount))
+            case "batches":
+                return math.ceil(amount) - position.total_batches
+            case "epochs":
+                if (part := amount - position.epoch) <= 0:
+                    return 0
+                return NEVER if part >= 1 or agenda.num_batches == math.inf else math.ceil(part * agenda.num_batches)
+            case "run":
+                return min((self._earliest(of, amount * end) for of, end in self.ends().items()), default=NEVER)
+            case "samples":  # a batch has no more than the most between two looks so far; of tokens it may
+                (batch, samples, pace), here, now = self._seen, position.batches, self._samples()
+                if here > batch:  # a look too early costs a little, one too late passes the multiple
+                    self._seen = (
+                        here,
+                        now,
+                        max((now - samples) / (here - batch), 0 if pace == math.inf else pace) or pace,
+                    )
+                return position.batch + max(math.ceil((amount - now) / self._seen[2]), agenda.group)
         return position.batch + agenda.group
-
-    def _pace(self) -> float:
-        """Return the most samples that a batch had between two looks; ``inf`` before the second."""
-        (batch, samples, pace), here, now = self._seen, self._position.batches, self._samples()
-        if here > batch:  # the largest so far: a look too early costs a little, one too late passes the multiple
-            self._seen = here, now, max((now - samples) / (here - batch), 0.0 if pace == math.inf else pace) or pace
-        return self._seen[2]
 
     @property
     def _counts_tokens(self) -> bool:
@@ -138,23 +149,6 @@ class Elapsed(Owner):
                 code="LT356",
             )
         return self._data.global_samples
-
-    def _part_of_epoch(self) -> float:
-        position, batches = self._position, self._agenda.num_batches
-        if position.exhausted:
-            return 1.0
-        return position.batch / batches if batches else 0.0  # 0.0 where the length is unknown
-
-    def _part_of_run(self) -> float:
-        """Return how near the nearest limit is."""
-        parts = [self.elapsed(unit) / end for unit, end in self.ends().items()]
-        if not parts:
-            raise ConfigError(
-                "A duration given as a fraction of the run needs a limit of the run that all ranks see alike. Give the "
-                "Trainer max_epochs, max_steps or max_time.",
-                code="LT361",
-            )
-        return max(parts)
 
     def ends(self) -> dict[Unit, float]:
         """Return the limits of the run that all ranks see alike."""

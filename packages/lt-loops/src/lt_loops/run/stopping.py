@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+import math
 import signal
+import time
+from datetime import timedelta
 
+from lt_core.duration import SLACK, AgreedTime
 from lt_core.errors import warn
 from lt_loops.arguments.limits import LIMITS
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.agreement import Agreement
 from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.job import Context, Owner
-from lt_loops.run.time_limits import time_limits_of
 from lt_loops.state.position import NEVER
+
+
+class Deadline:
+    """Ends training after a time; that of earlier processes counts.
+
+    It begins to count at the position from which training goes on; whether it is reached is the same on all ranks,
+    which ask equally often.
+    """
+
+    def __init__(self, after: timedelta, agenda: Agenda, elapsed: Elapsed) -> None:
+        self._after, self._agenda, self._elapsed = after, agenda, elapsed
+        self._ends, self._clock = math.inf, AgreedTime()
+
+    def begin(self) -> None:
+        position = self._agenda.position
+        self._ends = time.perf_counter() + self._after.total_seconds() - position.passed
+        self._clock = AgreedTime(position.batches - 1)  # ranks talk at once: a run that resumes may be over already
+
+    def next_due(self) -> int:
+        return NEVER if self._ends == math.inf else self._agenda.position.batch + self._agenda.group
+
+    def reached(self) -> bool:
+        return self._ends != math.inf and self._clock.left(self._ends - time.perf_counter(), self._elapsed) <= 0
 
 
 class Stopping(Owner):
@@ -26,7 +53,8 @@ class Stopping(Owner):
 
     def __init__(self, context: Context, elapsed: Elapsed) -> None:
         super().__init__(context)
-        self._time_limits = time_limits_of(self._settings, self._agenda, elapsed)
+        after, self._amount, self._elapsed = self._settings.max_time, self._settings.amount, elapsed
+        self._deadline = None if after is None else Deadline(after, self._agenda, elapsed)
         self._agreement: Agreement | None = None
         self._announced = False
         self.reason, self._wish, self._limit = "", "", ""  # the last: the argument that ends the run, if any
@@ -59,10 +87,16 @@ class Stopping(Owner):
             self._agreement.close()
 
     def begin_training(self) -> None:
-        """Begin to count what ends this fit; say where nothing is left to train."""
+        """Begin to count what ends this fit; say where nothing is left to train.
+
+        Raises:
+            ConfigError: for a limit of samples or tokens that nothing counts.
+        """
         position = self._position
-        for limit in self._time_limits:
-            limit.begin()
+        if self._deadline is not None:
+            self._deadline.begin()
+        if self._amount is not None:
+            self._elapsed.elapsed(self._amount.unit)
         if (position.epoch or position.step) and self.ends_training() and (name := self._limit):
             more = f"set trainer.{name} = ... to a higher value before fit" if name in LIMITS else f"raise {name}"
             warn(
@@ -77,7 +111,11 @@ class Stopping(Owner):
             due = self._agenda.batch_of_step(self._limits.max_steps)
         if self.requested:  # not granted yet: asked again at each boundary, until min_epochs and min_steps are reached
             due = min(due, self._position.batch + self._agenda.group)
-        return min([due, *(limit.next_due() for limit in self._time_limits)])
+        if self._deadline is not None:
+            due = min(due, self._deadline.next_due())
+        if (most := self._amount) is not None:
+            due = min(due, self._elapsed.batch_of(most.unit, most.amount * (1 - SLACK)))
+        return due
 
     def obeys_signal(self, batches: int | None = None) -> bool:
         """Return whether a signal ends the run at this boundary: after so many batches, default: of training."""
@@ -130,13 +168,15 @@ class Stopping(Owner):
 
     def ends_epoch(self) -> bool:
         """Return whether training ends here, in the middle of an epoch or at its end; notes why."""
-        limits = self._limits
-        if 0 <= limits.max_steps <= self._position.step:
+        limits, position, most = self._limits, self._position, self._amount
+        if 0 <= limits.max_steps <= position.step:
             self._end(f"max_steps={limits.max_steps} reached", "max_steps")
         elif self.fulfils_request():
             self._end(self._wish or "trainer.should_stop was set")
-        elif reached := next((limit for limit in self._time_limits if limit.reached()), None):
-            self._end(f"{reached} reached", reached.argument)
+        elif self._deadline is not None and self._deadline.reached():
+            self._end(f"max_time={self._settings.max_time} reached", "max_time")
+        elif most is not None and not position.micro and self._elapsed.elapsed(most.unit) >= most.amount:
+            self._end(f"max_time={most} reached", "max_time")
         else:
             return False
         return True
