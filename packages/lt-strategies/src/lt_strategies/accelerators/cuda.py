@@ -107,16 +107,16 @@ class Cuda(Accelerator):
                 found[name] = float(read(device))
         return found
 
-    def _check_indices(self, indices: list[int]) -> list[int]:
+    def _check_indices(self, given: list[Any], devices: object) -> list[int]:
         available = torch.cuda.device_count()
-        missing = [index for index in indices if index >= available]
+        missing = [index for index in given if index >= available]
         if missing and _installed() > available:
             raise ConfigError(
-                f"devices={indices}: GPU {missing[0]} is not visible to this process. {_visibility()}; lt numbers the "
+                f"devices={given}: GPU {missing[0]} is not visible to this process. {_visibility()}; lt numbers the "
                 f"visible ones from 0, as torch does. Take indices below {available}, or change CUDA_VISIBLE_DEVICES.",
                 code="LT111",
             )
-        return super()._check_indices(indices)
+        return super()._check_indices(given, devices)
 
 
 class SideStream:
