@@ -303,8 +303,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         Returns:
             A list of outputs, or for several loaders a list of such lists; None without ``return_predictions``.
         """
+        call = locals()
         with silenced(self.settings.silence):
-            run = self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, weights_only)
+            run = self._eval_run("predict", call)
             result = self.strategy.launch(run_predict, run, return_predictions is not False)
             self._finish(run, result)
         return result.outputs
@@ -321,6 +322,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         Raises:
             ConfigError: where the strategy would have to start other processes for it.
         """
+        call = locals()
         if self.strategy.world_size > 1 and not self.strategy.environment.processes_exist:
             raise ConfigError(
                 f"predict_iter() yields in this process, and strategy={self.strategy.name!r} starts its "
@@ -328,7 +330,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 "Trainer(devices=1), or start the script by torchrun.",
                 code="LT595",
             )
-        run = self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, None)
+        run = self._eval_run("predict", call)
 
         def outputs() -> Iterator[Any]:
             yield from iterate_predictions(run)
@@ -338,40 +340,35 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
     def _evaluate(self, stage: str, call: dict[str, Any]) -> list[dict[str, float]]:
         """Validate or test; ``call`` has the arguments of the method by name."""
-        given = {name: value for name, value in call.items() if name not in ("self", "unknown")}
-        given = in_todays_names(stage, given, call["unknown"]) if call["unknown"] else given
-        verbose = given.pop("verbose")
+        if unknown := call["unknown"]:
+            known = {name: value for name, value in call.items() if name not in ("self", "unknown")}
+            call = in_todays_names(stage, known, unknown)
         with silenced(self.settings.silence):
-            run = self._eval_run(stage, **given)
+            run = self._eval_run(stage, call)
             result = self.strategy.launch(run_evaluate, run)
             self._finish(run, result)
         results: list[dict[str, float]] = result.outputs
-        if verbose and results and self.is_global_zero:
+        if call["verbose"] and results and self.is_global_zero:
             self.print(format_results(results, stage))
         return results
 
-    def _eval_run(
-        self,
-        stage: str,
-        model: LightningModule | None,
-        dataloaders: Any,
-        ckpt_path: str | PathLike[str] | None,
-        datamodule: DataSource | None,
-        weights_only: bool | None,
-    ) -> Run:
+    def _eval_run(self, stage: str, call: dict[str, Any]) -> Run:
+        """Return the run of an evaluation; ``call`` has the arguments of the method by name."""
+        model, datamodule, ckpt_path = call["model"], call["datamodule"], call["ckpt_path"]
+        loaders = {stage: call["dataloaders"]}
         if model is None:
             if self._run is None:
                 raise ConfigTypeError(
                     f"{stage}() needs a module: nothing was fitted by this Trainer yet.", code="LT131"
                 )
             model = self._run.job.given
-            if dataloaders is None:
+            if loaders[stage] is None:
                 datamodule = datamodule or self._run.job.datamodule
             best = getattr(self.checkpoint_callback, "best_model_path", "")
             ckpt_path = ckpt_path or (best if best and self._fitted is not None else None)
             if ckpt_path is None:
                 self.print(f"{stage}() without a module: that of the last run, with the weights that it has now.")
-        run = self._new_run(stage, model, {stage: dataloaders}, datamodule, ckpt_path, weights_only)
+        run = self._new_run(stage, model, loaders, datamodule, ckpt_path, call.get("weights_only"))
         if self._fitted is not None:
             run.position.load_state_dict(self._fitted.position.state_dict())
         run.stopping.request(self.should_stop)
@@ -381,7 +378,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         self,
         stage: str,
         model: Any,
-        given: dict[str, Any],
+        loaders: dict[str, Any],
         datamodule: DataSource | None,
         ckpt_path: str | PathLike[str] | None,
         weights_only: bool | None,
@@ -400,7 +397,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             stage=stage,
             module=before_run(self, module, (), checks=False)[0],
             given=module,
-            loaders=Loaders.of_call(stage, module, datamodule, given),
+            loaders=Loaders.of_call(stage, module, datamodule, loaders),
             profiler=self.active_profiler,
             settings=self.settings,
             limits=self._limits,
@@ -422,27 +419,24 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if run.stage == "fit":
             self._fitted = run
             if self.settings.enable_progress_bar is not False:
-                self._say_where_it_is_shown()
-        if result.save_error and not self._exits(run.stopping):  # else the status says what the scheduler waits for
+                self._print_logger_hint()
+        self._exit_after_signal(run.stopping)  # whose status says what a scheduler waits for, whatever was saved
+        if result.save_error:
             raise CheckpointError(
                 f"Training ended ({run.stopping.reason}), but the last state that was to be saved is not on disk: "
                 f"{result.save_error.rstrip('.')}. The trained module is still in memory: save it by "
                 "trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
             )
-        self._exit_after_signal(run.stopping)
-
-    def _exits(self, stopping: Stopping) -> bool:
-        return stopping.signal is not None and exits_process(self.on_signal)
 
     def _exit_after_signal(self, stopping: Stopping) -> None:
-        if self._exits(stopping):
-            end_script(stopping.signal or 0)
+        if stopping.signal is not None and exits_process(self.on_signal):
+            end_script(stopping.signal)
 
-    def _say_where_it_is_shown(self) -> None:
+    def _print_logger_hint(self) -> None:
         """Print, once for each folder of a run, what an installed package says about looking at it."""
         hint = plugins.find("defaults", "run_hint")
-        text = hint(self) if hint is not None and self.is_global_zero else None
+        text = hint(self) if hint and self.is_global_zero else None
         if text and text != self._hinted:
             self._hinted = text
             self.print(text)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import Tensor
-
 from lt_core import plugins
 from lt_core.callback import Callback
 from lt_core.duration import Duration, Every
@@ -17,6 +15,7 @@ from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
 from lt_loops.logging.merged_sums import merged_sums
 from lt_loops.logging.shared_steps import SharedSteps
+from lt_loops.logging.slot import as_number
 from lt_loops.run.elapsed import Elapsed, counted_by
 from lt_loops.run.history import History
 from lt_loops.run.job import Context, Owner
@@ -55,8 +54,8 @@ class Log(Owner):
         self._all: list[Logger] = list(context.job.parts.loggers)
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self.file_at = (0, 0)
-        self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
-        self._reported: set[tuple[int, str]] = set()
+        self._kept: dict[int, list[dict[str, Any]]] = {}
+        self._reported: set[tuple[object, ...]] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the profiler's measurement, which cannot be copied."""
@@ -164,20 +163,8 @@ class Log(Owner):
         self._recorder.values["logged"] |= row
         if own is None and step is None:  # evaluation batches stand on an axis of their own
             row.setdefault("epoch", self._position.epoch or self.file_at[1])
-        place = self._place(axis)
-        for logger in self._loggers:
-            self._send_to(logger, row, place)
-        if self._history is not None and self._strategy.rank == 0:
-            self._history.add(row, place)
-
-    def _place(self, axis: Any) -> int:
-        """Return the row's place on the x axis.
-
-        Raises:
-            LogError: where it is not finite.
-        """
         try:
-            return int(axis)
+            place = int(axis)
         except (ValueError, OverflowError, TypeError):
             name = self._rows.log_axis
             raise LogError(
@@ -185,6 +172,16 @@ class Log(Owner):
                 "finite number: log another one by self.log('step', ...).",
                 code="LT513",
             ) from None
+        for logger in self._loggers:
+            kept = self._kept.setdefault(id(logger), [])
+            values = row if logger.takes_tensors else {name: as_number(value) for name, value in row.items()}
+            kept.append({"metrics": values, "step": place})
+            # oldest first: a row waits behind those that failed before it
+            while kept and self.guarded(logger, logger.log_metrics, **kept[0]):
+                kept.pop(0)
+            del kept[:-_KEPT_ROWS]
+        if self._history is not None and self._strategy.rank == 0:
+            self._history.add(row, place)
 
     def _axis(self, row: dict[str, Any]) -> Any:
         name, position = self._rows.log_axis, self._position
@@ -195,30 +192,22 @@ class Log(Owner):
         if name == "tokens":
             return position.tokens
         if name != "step":
-            found = row.get(name, self._recorder.values["callback"].get(name))
-            if found is not None:
-                return found
-            self._tell_axis(name, row)
+            known = self._recorder.values["callback"] | row
+            if known.get(name) is not None:
+                return known[name]
+            if self._history is not None and self._is_first("axis", name):
+                logged = ", ".join(map(repr, sorted(known)))
+                warn(
+                    f"trainer.log_axis={name!r}: nothing of this name is logged so far, so rows stand at the optimizer "
+                    f"step. Logged: {logged}.{did_you_mean(name, (*AXES, *known))}",
+                    code="LT570",
+                )
         return position.step or self.file_at[0] if self._history is None else max(position.step - 1, 0)
-
-    def _tell_axis(self, name: str, row: dict[str, Any]) -> None:
-        """Say once that the axis which the user chose is not there."""
-        if self._history is None or (0, f"axis {name}") in self._reported:
-            return
-        self._reported.add((0, f"axis {name}"))
-        logged = sorted({*row, *self._recorder.values["callback"]})
-        hint = did_you_mean(name, (*AXES, *logged))
-        warn(
-            f"trainer.log_axis={name!r}: nothing of this name is logged so far, so rows stand at the optimizer step. "
-            f"Logged: {', '.join(map(repr, logged))}.{hint}",
-            code="LT570",
-        )
 
     def show(self, name: str, value: Any, step: int) -> bool:
         """Hand what is no number to every logger; return whether any of them shows it."""
         shown: list[bool] = []
-        for logger in self._loggers:
-            self.guarded(logger, lambda logger=logger: shown.append(logger.log_media(name, value, step)))  # type: ignore[misc]
+        self.each(lambda logger: shown.append(logger.log_media(name, value, step)))
         return any(shown)
 
     def keep(self, name: str, value: Any, step: int, folder: str) -> None:
@@ -237,42 +226,34 @@ class Log(Owner):
         path = None
         with recording(f"The file of {name!r}"):
             path = write(folder, name, value, step)
-        if path is not None and (0, "file") not in self._reported:
-            self._reported.add((0, "file"))
+        if path is not None and self._is_first("file"):
             warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")
 
     def each(self, action: Callable[[Logger], Any]) -> None:
         for logger in self._loggers:
-            self.guarded(logger, lambda logger=logger: action(logger))  # type: ignore[misc]
+            self.guarded(logger, action, logger)
 
-    def _send_to(self, logger: Logger, row: dict[str, Any], step: int) -> None:
-        kept = self._kept.setdefault(id(logger), [])
-        kept.append((row if logger.takes_tensors else _numbers(row), step))
-        # oldest first: a row waits behind those that failed before it
-        while kept and self.guarded(logger, lambda: logger.log_metrics(metrics=kept[0][0], step=kept[0][1])):
-            kept.pop(0)
-        del kept[:-_KEPT_ROWS]
-
-    def guarded(self, logger: Logger, action: Callable[[], Any]) -> bool:
+    def guarded(self, logger: Logger, action: Callable[..., Any], *args: Any, **named: Any) -> bool:
         """Do ``action``, which is one of ``logger``; return whether it went well, else report it once."""
         try:
-            action()
+            action(*args, **named)
         except LogError as error:
-            self._report(logger, "refused", f"a value: {error} It is left out.")
+            if self._is_first("refused", id(logger)):
+                warn(f"{type(logger).__name__} refused a value: {error} It is left out.", code="LT520")
         except Exception as error:
             if from_signal_handler(error):
                 raise
-            reason = f"({type(error).__name__}: {error}). Training goes on; up to {_KEPT_ROWS} rows are kept and sent"
-            self._report(logger, "failed", f"{reason} when it works again.")
+            if self._is_first("failed", id(logger)):
+                warn(
+                    f"{type(logger).__name__} failed ({type(error).__name__}: {error}). Training goes on; up to "
+                    f"{_KEPT_ROWS} rows are kept and sent when it works again.",
+                    code="LT520",
+                )
             return False
         return True
 
-    def _report(self, logger: Logger, what: str, message: str) -> None:
-        """Say once for each logger that it ``"failed"``, and once that it ``"refused"`` something."""
-        if (id(logger), what) not in self._reported:
-            self._reported.add((id(logger), what))
-            warn(f"{type(logger).__name__} {what} {message}", code="LT520")
-
-
-def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.item() if isinstance(value, Tensor) else value for name, value in row.items()}
+    def _is_first(self, *report: object) -> bool:
+        """Return whether this is reported for the first time in this run."""
+        is_first = report not in self._reported
+        self._reported.add(report)
+        return is_first

@@ -34,9 +34,8 @@ def samples_of_batch(loaders: Any) -> int | None:
     found = [] if isinstance(loaders, Mapping) else each_loader(loaders)
     if len(found) != 1:
         return None
-    size = getattr(found[0], "batch_size", None) or getattr(
-        getattr(found[0], "batch_sampler", None), "batch_size", None
-    )
+    of = (found[0], getattr(found[0], "batch_sampler", None))
+    size = next(filter(None, (getattr(one, "batch_size", None) for one in of)), None)
     return size if isinstance(size, int) else None
 
 
@@ -152,29 +151,31 @@ class Feeds:
         The hooks are the datamodule's where it defines them, else the module's.
         """
         strategy, precision = self._strategy, self._precision
-        device = strategy.device
-        before, move, after = (self._transfer_hook(name) for name in _TRANSFER_HOOKS)
-        stays = device.type == "cpu" and not is_overridden(strategy, "to_device", Strategy)
-        if before is None and move is None and after is None and stays and not _converts(precision):
-            return None
-        stages: list[Callable[[Any], Any]] = []  # hooks on the host, the copy, the number format, hooks on the device
-        if before is not None:
-            stages.append(_hooked(_TRANSFER_HOOKS[0], before, dataloader_idx))
-        if move is not None:
-            stages.append(_hooked(_TRANSFER_HOOKS[1], move, device, dataloader_idx))
-        elif not stays:
-            stages.append(strategy.to_device)
-        if _converts(precision):
-            stages.append(precision.convert_input)
-        if after is not None:
-            stages.append(_hooked(_TRANSFER_HOOKS[2], after, dataloader_idx))
-        return stages[0] if len(stages) == 1 else partial(_in_turn, stages)
+        before, move, after = (self._transfer_hook(name, dataloader_idx) for name in _TRANSFER_HOOKS)
+        stays = strategy.device.type == "cpu" and not is_overridden(strategy, "to_device", Strategy)
+        convert = precision.convert_input if is_overridden(precision, "convert_input", Precision) else None
+        # hooks on the host, the copy, the number format, hooks on the device
+        stages = [*filter(None, (before, move or (None if stays else strategy.to_device), convert, after))]
+        if len(stages) < 2:
+            return stages[0] if stages else None
+        return partial(_in_turn, stages)
 
-    def _transfer_hook(self, name: str) -> Callable[..., Any] | None:
-        for owner in (self._loaders.datamodule, self._loaders.module):
-            if owner is not None and is_overridden(owner, name, DataSource):
-                return adapted(getattr(owner, name), name)
-        return None
+    def _transfer_hook(self, name: str, dataloader_idx: int) -> Callable[[Any], Any] | None:
+        """Return a hook as a stage of the transfer; one without ``return batch`` is an error."""
+        owners = (self._loaders.datamodule, self._loaders.module)
+        owner = next((own for own in owners if own is not None and is_overridden(own, name, DataSource)), None)
+        if owner is None:
+            return None
+        hook = adapted(getattr(owner, name), name)
+        device = (self._strategy.device,) if name == "transfer_batch_to_device" else ()
+
+        def stage(batch: Any) -> Any:
+            changed = hook(batch, *device, dataloader_idx)
+            if changed is None and batch is not None:
+                raise HookError(f"{name} returned None; expected the batch. End it with: return batch.", code="LT217")
+            return changed
+
+        return stage
 
 
 _TRANSFER_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
@@ -184,22 +185,6 @@ def _in_turn(stages: list[Callable[[Any], Any]], batch: Any) -> Any:
     for stage in stages:
         batch = stage(batch)
     return batch
-
-
-def _converts(precision: Precision) -> bool:
-    return is_overridden(precision, "convert_input", Precision)
-
-
-def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], Any]:
-    """Return ``hook`` as a stage of the transfer; one without ``return batch`` is an error."""
-
-    def stage(batch: Any) -> Any:
-        changed = hook(batch, *more)
-        if changed is None and batch is not None:
-            raise HookError(f"{name} returned None; expected the batch. End it with: return batch.", code="LT217")
-        return changed
-
-    return stage
 
 
 def _warn_of_empty(loaders: list[Any], kind: str) -> None:

@@ -36,9 +36,11 @@ def layers_made(module: LightningModule, *, keeps: bool, whole: bool, says: bool
     """
     before = _places(module) if module._has_weights else {}
     parts = dict(module.named_modules(remove_duplicate=False)) if before else {}
-    held = [(slots, slots.copy()) for part in parts.values() for slots in _slots(part)]
+    slots = [slots for part in parts.values() for slots in (part._parameters, part._buffers, part._modules)]
+    held = [(one, one.copy()) for one in slots]
     yield
-    made = {name: place for name, place in _places(module).items() if _is_other(before.get(name), place)}
+    now = _places(module)
+    made = {name: now[name] for name in now if name in before and before[name].tensor is not now[name].tensor}
     lost = [name for name in made if not _are_equal(before[name].tensor, made[name].tensor)]
     who = (
         f"setup or configure_model of {type(module).__name__} made {', '.join(lost[:3])}{'...' * (len(lost) > 3)} anew"
@@ -54,9 +56,9 @@ def layers_made(module: LightningModule, *, keeps: bool, whole: bool, says: bool
         return
     other = next((name for name in lost if _have_other_shapes(before[name].tensor, made[name].tensor)), None)
     if made and (whole or other is not None):
-        for slots, values in held:
-            slots.clear()
-            slots.update(values)
+        for one, values in held:
+            one.clear()
+            one.update(values)
     for name, place in made.items():
         place.slots[place.key] = before[name].tensor
     for name, part in module.named_modules(remove_duplicate=False) if made else ():
@@ -71,10 +73,6 @@ def layers_made(module: LightningModule, *, keeps: bool, whole: bool, says: bool
         )
     if lost and says:
         warn(f"{who}: what was trained or loaded is kept. Make layers once: {_guard(lost)}", code="LT242")
-
-
-def _slots(part: nn.Module) -> tuple[dict[str, Any], ...]:
-    return part._parameters, part._buffers, part._modules
 
 
 def _places(module: nn.Module) -> dict[str, _Place]:
@@ -93,10 +91,6 @@ def _places(module: nn.Module) -> dict[str, _Place]:
                 if slots[key] is not None and slots[key].is_leaf:
                     found[f"{prefix}.{key}".lstrip(".")] = _Place(slots, key, slots[key])
     return found
-
-
-def _is_other(before: _Place | None, now: _Place) -> bool:
-    return before is not None and before.tensor is not now.tensor
 
 
 def _have_other_shapes(one: Tensor, other: Tensor) -> bool:

@@ -188,20 +188,16 @@ def module_of(model: Any, stage: str) -> tuple[LightningModule, dict[str, Any] |
     inner = getattr(model, "_orig_mod", None)
     if isinstance(model, nn.Module) and isinstance(inner, LightningModule):
         return inner, _compiled_by(model)
-    if isinstance(model, LightningModule):
-        if "_modules" not in vars(model):
-            raise ConfigTypeError(
-                f"{type(model).__name__}.__init__ did not call super().__init__(), which must come first in it.",
-                code="LT131",
-            )
+    if isinstance(model, LightningModule) and "_modules" in vars(model):
         return model, None
-    what = f"the class {model.__name__}: pass an instance" if isinstance(model, type) else f"a {type(model).__name__}"
-    way = (
-        " Write one around it, or have lt-recipes do so: lt_recipes.Supervised(net, loss=..., optimizer=...)."
-        if isinstance(model, nn.Module)
-        else ""
-    )
-    raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.{way}", code="LT131")
+    text = f"{stage}(model=...) expected a LightningModule, got a {type(model).__name__}."
+    if isinstance(model, LightningModule):
+        text = f"{type(model).__name__}.__init__ did not call super().__init__(), which must come first in it."
+    elif isinstance(model, type):
+        text = f"{stage}(model=...) expected a LightningModule, got the class {model.__name__}: pass an instance."
+    elif isinstance(model, nn.Module):
+        text += " Write one around it, or have lt-recipes do so: lt_recipes.Supervised(net, loss=..., optimizer=...)."
+    raise ConfigTypeError(text, code="LT131")
 
 
 def _compiled_by(model: Any) -> dict[str, Any]:
@@ -228,22 +224,21 @@ def checked_loaders(given: Any, kind: str) -> list[Any]:
 
 def check_loader(loader: Any, kind: str) -> None:
     """Refuse a class, a module, a datamodule in the wrong place, and what cannot be iterated."""
-    argument = {"train": "train_dataloaders", "validate": "val_dataloaders"}.get(kind, "dataloaders")
-    expected = f"{argument}: expected a DataLoader or another iterable of batches (or a list or dict of them), got"
     for part in loader if isinstance(loader, (list, tuple)) else ():
         if isinstance(part, (DataSource, type)):
             check_loader(part, kind)
     if isinstance(loader, DataSource):
-        raise ConfigTypeError(
-            f"{expected} the datamodule {type(loader).__name__}. Pass it as datamodule=.", code="LT405"
-        )
-    if isinstance(loader, type):
-        raise ConfigTypeError(
-            f"{expected} the class {loader.__name__}. Pass an instance: {loader.__name__}(...).", code="LT405"
-        )
-    if isinstance(loader, (str, bytes, nn.Module, int, float, Tensor)):
-        raise ConfigTypeError(f"{expected} {shown(loader)} ({type(loader).__name__}).", code="LT405")
-    if isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
+        got = f"the datamodule {type(loader).__name__}. Pass it as datamodule=."
+    elif isinstance(loader, type):
+        got = f"the class {loader.__name__}. Pass an instance: {loader.__name__}(...)."
+    elif isinstance(loader, (str, bytes, nn.Module, int, float, Tensor)):
+        got = f"{shown(loader)} ({type(loader).__name__})."
+    elif isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
         return
-    remedy = " Call it." if callable(loader) else ""
-    raise ConfigTypeError(f"{expected} {type_name(loader)}, which cannot be iterated.{remedy}", code="LT405")
+    else:
+        got = f"{type_name(loader)}, which cannot be iterated.{' Call it.' * callable(loader)}"
+    argument = {"train": "train_dataloaders", "validate": "val_dataloaders"}.get(kind, "dataloaders")
+    raise ConfigTypeError(
+        f"{argument}: expected a DataLoader or another iterable of batches (or a list or dict of them), got {got}",
+        code="LT405",
+    )

@@ -23,29 +23,25 @@ def in_order(loaders: Any) -> Any:
         return loaders
     batches = loaders.batch_sampler
     # what chooses the samples: the sampler, that of a plain batch sampler, or the user's batch sampler
-    sampler: Any = batches.sampler if type(batches) is BatchSampler else batches or loaders.sampler
-    if type(sampler) is RandomSampler:
+    chosen: Any = batches.sampler if type(batches) is BatchSampler else batches or loaders.sampler
+    if type(chosen) is RandomSampler:
         warn(
             "overfit_batches reads the same batches in every epoch, and this loader shuffles: it is read with "
             "shuffle=False. Pass such a loader, or limit_train_batches=... for other batches each time.",
             code="LT406",
         )
-        return _ordered(loaders)
-    if type(sampler) is not SequentialSampler:
+        ordered = copy.copy(loaders)
+        sampler = SequentialSampler(loaders.dataset)  # type: ignore[arg-type]
+        # DataLoader refuses to have these set after it is made
+        ordered.__dict__.update(sampler=sampler, _iterator=None)
+        if isinstance(batches, BatchSampler):
+            ordered.__dict__["batch_sampler"] = BatchSampler(sampler, batches.batch_size, batches.drop_last)
+        return ordered
+    if type(chosen) is not SequentialSampler:
         warn(
-            f"overfit_batches reads the same batches in every epoch, and this loader has a {type(sampler).__name__} of "
+            f"overfit_batches reads the same batches in every epoch, and this loader has a {type(chosen).__name__} of "
             "its own, which is used as it is: where it chooses other samples in each epoch, the batches differ. Pass a "
             "loader with shuffle=False and without a sampler.",
             code="LT416",
         )
     return loaders
-
-
-def _ordered(loader: DataLoader[Any]) -> DataLoader[Any]:
-    ordered, batches = copy.copy(loader), loader.batch_sampler
-    sampler = SequentialSampler(loader.dataset)  # type: ignore[arg-type]
-    # DataLoader refuses to have these set after it is made
-    ordered.__dict__.update(sampler=sampler, _iterator=None)
-    if isinstance(batches, BatchSampler):
-        ordered.__dict__["batch_sampler"] = BatchSampler(sampler, batches.batch_size, batches.drop_last)
-    return ordered
