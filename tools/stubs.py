@@ -1,4 +1,6 @@
-"""Write the .pyi files of lt from its table of names, so that editors and mypy know what is loaded lazily.
+"""Write the .pyi files of lt and of packages whose names load when used, so that editors and mypy know the names.
+
+lt's are made from lt/names.py, a package's from the table `_WHERE` in its `__init__.py`.
 
 uv run python tools/stubs.py           writes them
 uv run python tools/stubs.py --check   fails where one is not what the table says (`nox -s types`)
@@ -10,7 +12,8 @@ from pathlib import Path
 
 from lt.names import NAMES
 
-SOURCE = Path(__file__).parent.parent / "packages" / "lt" / "src" / "lt"
+PACKAGES = Path(__file__).parent.parent / "packages"
+SOURCE = PACKAGES / "lt" / "src" / "lt"
 HEAD = "# Written by tools/stubs.py from lt/names.py.\n"
 
 
@@ -35,9 +38,22 @@ def stub(module: str) -> str:
     return HEAD + "\n".join(["", *lines, "", f"__all__ = [\n{public}]", ""])
 
 
+def stubs_of_packages() -> dict[Path, str]:
+    """Return what the stub of each package that has a table of names should hold."""
+    found = {}
+    for path in sorted(PACKAGES.glob("*/src/*/__init__.py")):
+        if "\n_WHERE = {" in path.read_text("utf-8"):
+            package = import_module(path.parent.name)
+            homes = {name: home(package.__name__, name) for name in package._WHERE}
+            imports = sorted(f"from {homes[name]} import {name} as {name}" for name in homes)
+            head = "# Written by tools/stubs.py from the table in __init__.py.\n"
+            found[path.with_suffix(".pyi")] = "\n".join([head, *imports, "", "__version__: str", ""])
+    return found
+
+
 def main() -> int:
     """Write or check every stub; return the exit status."""
-    wanted = {SOURCE / f"{module or '__init__'}.pyi": stub(module) for module in NAMES}
+    wanted = {SOURCE / f"{module or '__init__'}.pyi": stub(module) for module in NAMES} | stubs_of_packages()
     wrong = [path for path in SOURCE.glob("**/*.pyi") if path not in wanted]
     wrong += [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
     for path in wrong:
@@ -45,10 +61,10 @@ def main() -> int:
             print(f"{path} is not what the table says: run python tools/stubs.py")
         elif path in wanted:
             path.write_text(wanted[path], "utf-8")
-            print(f"wrote {path.relative_to(SOURCE)}")
+            print(f"wrote {path.relative_to(PACKAGES)}")
         else:
             path.unlink()
-            print(f"removed {path.relative_to(SOURCE)}")
+            print(f"removed {path.relative_to(PACKAGES)}")
     return bool(wrong) if "--check" in sys.argv else 0
 
 

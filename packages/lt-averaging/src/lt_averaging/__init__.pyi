@@ -1,3 +1,7 @@
+# Written by tools/stubs.py from the table in __init__.py.
+
 from lt_averaging.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
 from lt_averaging.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
 from lt_averaging.weight_averaging import WeightAveraging as WeightAveraging
+
+__version__: str

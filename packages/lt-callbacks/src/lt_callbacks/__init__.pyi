@@ -1,3 +1,5 @@
+# Written by tools/stubs.py from the table in __init__.py.
+
 from lt_callbacks.checkpoint.base import Checkpoint as Checkpoint
 from lt_callbacks.checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.checkpoint.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
@@ -13,3 +15,5 @@ from lt_callbacks.stopping.timer import Timer as Timer
 from lt_callbacks.summary.model_summary import ModelSummary as ModelSummary
 from lt_callbacks.summary.rich_model_summary import RichModelSummary as RichModelSummary
 from lt_core.callback import Callback as Callback
+
+__version__: str

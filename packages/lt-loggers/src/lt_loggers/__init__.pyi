@@ -1,3 +1,5 @@
+# Written by tools/stubs.py from the table in __init__.py.
+
 from lt_loggers.comet import CometLogger as CometLogger
 from lt_loggers.csv_file import CSVLogger as CSVLogger
 from lt_loggers.jsonl import JSONLLogger as JSONLLogger

@@ -1,3 +1,5 @@
+# Written by tools/stubs.py from the table in __init__.py.
+
 from lt_parallel.fsdp import FSDP as FSDP
 from lt_parallel.fsdp import ModelParallel as ModelParallel
 from lt_parallel.pipeline import PipelineParallel as PipelineParallel

@@ -1,3 +1,5 @@
+# Written by tools/stubs.py from the table in __init__.py.
+
 from lt_profilers.advanced import AdvancedProfiler as AdvancedProfiler
 from lt_profilers.garbage_collection import GarbageCollection as GarbageCollection
 from lt_profilers.gradients import grad_norm as grad_norm

@@ -1,3 +1,5 @@
+# Written by tools/stubs.py from the table in __init__.py.
+
 from lt_strategies.accelerators.cuda import Cuda as Cuda
 from lt_strategies.accelerators.mps import Mps as Mps
 from lt_strategies.ddp import DDP as DDP

@@ -1,3 +1,5 @@
+# Written by tools/stubs.py from the table in __init__.py.
+
 from lt_tuning.batch_size_finder import BatchSizeFinder as BatchSizeFinder
 from lt_tuning.finetuning import BackboneFinetuning as BackboneFinetuning
 from lt_tuning.finetuning import BaseFinetuning as BaseFinetuning
@@ -8,3 +10,5 @@ from lt_tuning.lr_finder import LearningRateFinder as LearningRateFinder
 from lt_tuning.optuna_pruning import OptunaPruning as OptunaPruning
 from lt_tuning.pruning import ModelPruning as ModelPruning
 from lt_tuning.tuner import Tuner as Tuner
+
+__version__: str
