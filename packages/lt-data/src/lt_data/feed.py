@@ -16,7 +16,7 @@ from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Shard
 from lt_data.fingerprint import warn_if_same
 from lt_data.lookahead import look_ahead
-from lt_data.reader import Reader
+from lt_data.reader import Reader, State
 
 _MOMENT = 0.5
 """Seconds in which a worker whose connection broke is gone."""
@@ -34,28 +34,22 @@ class LoaderFeed(Feed):
         loader: Any,
         reader: Reader,
         *,
-        stage: str,
-        shard: Shard = Shard(),
-        seed: int = 0,
-        transfer: Callable[[Any], Any] | None = None,
         substitute: Callable[[str], Reader | None] | None = None,
         gather: Callable[[Any], list[Any]] | None = None,
         copies: Copies | None = None,
+        **more: Any,
     ) -> None:
         """Make a feed.
 
         Args:
             loader: the user's.
             reader: how it is read.
-            stage: see :func:`lt_core.data.make_feed`, also for the next three.
-            shard: the part that this rank reads.
-            seed: the run's seed.
-            transfer: moves a batch to the device.
             substitute: returns a reader for the rest of an epoch that was begun by a reader of another kind.
             gather: returns every rank's value; for a loader that the ranks shard by themselves, to see whether they do.
             copies: does the work of ``transfer`` beside the step.
+            more: stage, shard, seed and transfer; see :func:`lt_core.data.make_feed`.
         """
-        super().__init__(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
+        super().__init__(loader, **more)
         self.reader = reader
         self.uneven = reader.uneven
         self.num_batches = reader.length
@@ -63,7 +57,7 @@ class LoaderFeed(Feed):
         self._gather = gather
         self._copies = copies
         self._opened = self._finished = False
-        self._failed: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self._failed: tuple[State, State] | None = None
         self._batches_before = 0
 
     @property
@@ -100,19 +94,19 @@ class LoaderFeed(Feed):
         """Shuffle as in epoch ``number``, without a call of the user's samplers: an epoch within an epoch."""
         self._epoch = number
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         if self._failed is not None:
             return self._failed[0]
         inside = self.reader.state(self._done) if self._opened and self.stage == "fit" else None
         return self._place(self._done, inside)
 
-    def state_before(self) -> dict[str, Any]:
+    def state_before(self) -> State:
         if self._failed is not None:
             return self._failed[1]
         before = self.reader.state_before(self._done) if self._opened and self._done and self.stage == "fit" else None
         return self.state_dict() if before is None else self._place(self._done - 1, before)
 
-    def _place(self, batches: int, inside: dict[str, Any] | None) -> dict[str, Any]:
+    def _place(self, batches: int, inside: State | None) -> State:
         return {
             "epoch": self._epoch,
             "batches": batches if self._opened else 0,
@@ -122,7 +116,7 @@ class LoaderFeed(Feed):
             "rest": {} if self._opened else self.reader.rest_state(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Make the next iteration continue at the place that :meth:`state_dict` returned, if it is of the same epoch.
 
         The state of core's own feed (epoch, batches and generators only) is taken too: its batches are read and
@@ -168,7 +162,7 @@ class LoaderFeed(Feed):
         self.uneven = self.reader.uneven
         return iterator
 
-    def _is_inside(self, state: dict[str, Any]) -> bool:
+    def _is_inside(self, state: State) -> bool:
         """Return whether ``state`` belongs to the epoch that begins; else take the part that outlives an epoch."""
         if state["inside"] is not None and state["epoch"] == self._epoch:
             return True
@@ -177,7 +171,7 @@ class LoaderFeed(Feed):
             self.reader.rest(kept)
         return False
 
-    def _read_again(self, state: dict[str, Any]) -> Iterator[Any]:
+    def _read_again(self, state: State) -> Iterator[Any]:
         """Continue at the place of core's own feed, as it does: by reading the done batches and dropping them."""
         inside = state["before"] is not None and state["epoch"] == self._epoch
         now = capture_generators()
@@ -214,14 +208,10 @@ class LoaderFeed(Feed):
                     self._done += 1
                     self.weight = reader.weight
                     yield batch if transfer is None else transfer(batch)
-            elif transfer is not None:
-                for batch in items:
-                    self._done += 1
-                    yield transfer(batch)
             else:
                 for batch in items:
                     self._done += 1
-                    yield batch
+                    yield batch if transfer is None else transfer(batch)
             self._finished = True
             self._check_count(start)
             failed = False
@@ -264,7 +254,7 @@ class LoaderFeed(Feed):
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
-    def _go_on_as(self, state: dict[str, Any]) -> None:
+    def _go_on_as(self, state: State) -> None:
         """Keep the ranks' order, in later epochs too, where one process continues the run of several."""
         kind, shard = state["kind"], Shard(*state["shard"])
         if self.reader.accepts(kind, shard):

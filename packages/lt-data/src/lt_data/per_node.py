@@ -56,23 +56,16 @@ def _share(ranks: Ranks, outcome: str, *, leads: bool, leaders: int) -> str:
     key = f"prepare/{next(_calls)}"
     if leads:
         ranks.post(f"{key}/{ranks.node_rank if leaders > 1 else 0}", outcome or "ok")
-    return outcome or _wait(ranks, key, leaders)
-
-
-def _wait(ranks: Ranks, key: str, leaders: int) -> str:
-    waiting = set(range(leaders))
+    waiting = [] if outcome else list(range(leaders))
     pause, longest = _POLL_SECONDS
-    while True:
-        for leader in sorted(waiting):
-            outcome = ranks.peek(f"{key}/{leader}")
-            if outcome is not None and outcome != "ok":
-                return outcome
-            if outcome is not None:
-                waiting.remove(leader)
-        if not waiting:
-            return ""
-        time.sleep(pause)
-        pause = min(2 * pause, longest)
+    while waiting:
+        said = {leader: ranks.peek(f"{key}/{leader}") for leader in waiting}
+        if failed := next((text for text in said.values() if text not in (None, "ok")), None):
+            return failed
+        if waiting := [leader for leader in waiting if said[leader] is None]:
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+    return outcome
 
 
 def _described(error: BaseException, rank: int) -> str:

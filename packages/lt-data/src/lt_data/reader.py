@@ -7,6 +7,9 @@ from typing import Any
 
 from lt_core.strategy import Shard
 
+State = dict[str, Any]
+"""What a reader needs to go on, as plain data."""
+
 
 class Reader:
     """Makes the iterator of each epoch, and its state to make it again in the middle of one.
@@ -51,7 +54,7 @@ class Reader:
         """Return the iterator of a new epoch, with the same random draws as the loader's own ``iter``."""
         raise NotImplementedError(f"{type(self).__name__} must define begin()")
 
-    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         """Return the iterator over the rest after ``batches`` items; restores the process's generators."""
         raise NotImplementedError(f"{type(self).__name__} must define resume()")
 
@@ -63,22 +66,22 @@ class Reader:
         """Return the batch in an item that is not delivered yet; None for one of another rank."""
         return item[0] if self.parcels else item
 
-    def state(self, batches: int) -> dict[str, Any]:
+    def state(self, batches: int) -> State:
         """Return the state for :meth:`resume`, as plain data, ``batches`` items into the epoch."""
         return {}
 
-    def state_before(self, batches: int) -> dict[str, Any] | None:
+    def state_before(self, batches: int) -> State | None:
         """Return :meth:`state` before the last of ``batches`` items was delivered; None where it is not known."""
         return None
 
-    def rest_state(self) -> dict[str, Any]:
+    def rest_state(self) -> State:
         """Return the state that outlives an epoch (persistent workers), between two epochs."""
         return {}
 
-    def rest(self, state: dict[str, Any]) -> None:
+    def rest(self, state: State) -> None:
         """Load :meth:`rest_state`, before the next epoch begins."""
 
-    def batches_done(self, state: dict[str, Any], batches: int) -> int:
+    def batches_done(self, state: State, batches: int) -> int:
         """Return how many items are done at a state that another number of ranks may have written."""
         return batches
 
@@ -96,7 +99,7 @@ class Reader:
         """Return how many samples all ranks have read after ``batches`` items; None where unknown."""
         return None
 
-    def samples_done(self, state: dict[str, Any], batches: int) -> int | None:
+    def samples_done(self, state: State, batches: int) -> int | None:
         """Return :meth:`samples` at a state that was not resumed yet."""
         return self.samples(batches)
 

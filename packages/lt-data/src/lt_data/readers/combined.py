@@ -10,7 +10,7 @@ from typing import Any
 from lt_core.strategy import Shard
 from lt_data.combined import CombinedLoader, Part, take_turns
 from lt_data.feed import LoaderFeed
-from lt_data.reader import Reader
+from lt_data.reader import Reader, State
 
 _ROUND = 1_000_003
 """Distance between the epochs of two rounds of a loader, so that it is shuffled anew when it starts anew."""
@@ -54,21 +54,21 @@ class CombinedReader(Reader):
     def begin(self, epoch: int) -> Iterator[Any]:
         return self._turns(epoch, [{"rounds": 0, "ended": False}] * len(self.feeds), done=0)
 
-    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         return self._turns(epoch, state["readers"], done=batches)
 
-    def state(self, batches: int) -> dict[str, Any]:
+    def state(self, batches: int) -> State:
         return {"readers": [part.state_dict() for part in self._parts]}
 
-    def state_before(self, batches: int) -> dict[str, Any]:
+    def state_before(self, batches: int) -> State:
         ends = self.loader.mode == "max_size"
         took = [self._turn in (None, n) and not (ends and part.ended) for n, part in enumerate(self._parts)]
         return {"readers": [part.state_dict(before=before) for part, before in zip(self._parts, took, strict=True)]}
 
-    def rest_state(self) -> dict[str, Any]:
+    def rest_state(self) -> State:
         return {"feeds": [feed.state_dict() for feed in self.feeds]}
 
-    def rest(self, state: dict[str, Any]) -> None:
+    def rest(self, state: State) -> None:
         kept = state["feeds"] if "feeds" in state else [part["feed"] for part in state["readers"]]
         for feed, one in zip(self.feeds, kept, strict=True):
             feed.load_state_dict(one)
@@ -95,7 +95,7 @@ class CombinedReader(Reader):
         fed.iterables = self.feeds
         return fed
 
-    def _turns(self, epoch: int, states: list[dict[str, Any]], done: int) -> Iterator[Any]:
+    def _turns(self, epoch: int, states: list[State], done: int) -> Iterator[Any]:
         fed = self._as_fed()
         pairs = zip(self.feeds, fed.lengths(), fed.limits_of(), states, strict=True)
         self._parts = [_FedPart(feed, length, limit, epoch, state) for feed, length, limit, state in pairs]
@@ -114,9 +114,7 @@ class CombinedReader(Reader):
 class _FedPart(Part):
     """Reads a loader by its feed; in the middle of an epoch it goes on where ``state`` says."""
 
-    def __init__(
-        self, feed: LoaderFeed, length: int | None, limit: float | None, epoch: int, state: dict[str, Any]
-    ) -> None:
+    def __init__(self, feed: LoaderFeed, length: int | None, limit: float | None, epoch: int, state: State) -> None:
         super().__init__(feed, length, limit)
         self.feed, self.epoch = feed, epoch
         self.rounds, self.ended = int(state["rounds"]), bool(state["ended"])
@@ -129,7 +127,7 @@ class _FedPart(Part):
         self.rounds += 1
         self._read(0)
 
-    def state_dict(self, *, before: bool = False) -> dict[str, Any]:
+    def state_dict(self, *, before: bool = False) -> State:
         """Return the place of this loader, after its last batch or before it."""
         place = self.feed.state_before() if before else self.feed.state_dict()
         return {"rounds": self.rounds, "ended": self.ended, "feed": place}

@@ -10,7 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from lt_core.data import batch_size_at, length_of
 from lt_core.errors import DataError, warn
-from lt_data.reader import Reader
+from lt_data.reader import Reader, State
 from lt_data.resume.generators import (
     find_owned,
     host_state,
@@ -22,7 +22,7 @@ from lt_data.resume.generators import (
 )
 from lt_data.resume.indices import Noted, Watched, draws_once, plain_notes, read_notes, samplers_of
 from lt_data.resume.twin import Twin, read_worker_states
-from lt_data.resume.workers import has_protocol, has_shuffle_buffer, is_stateful
+from lt_data.resume.workers import has_shuffle_buffer, is_stateful, keeps_state
 
 
 def index_sampler(loader: DataLoader[Any]) -> Any:
@@ -43,7 +43,7 @@ class WorkerReader(Reader):
     twin: Twin
     born: Any = None
     _open = False
-    _rest: dict[str, Any] | None = None
+    _rest: State | None = None
 
     def _owned(self) -> list[Any]:
         """Return the generators that live in this process."""
@@ -59,14 +59,14 @@ class WorkerReader(Reader):
             self._stop()
             self.twin.drain()
 
-    def rest_state(self) -> dict[str, Any]:
+    def rest_state(self) -> State:
         if not self.exact:
             return {}
         self._settle()
-        kept: dict[str, Any] = {"owned": owned_states(self._owned())}
+        kept: State = {"owned": owned_states(self._owned())}
         return {**kept, "workers": self.twin.worker_states(), "born": self.born} if self.twin.persistent else kept
 
-    def rest(self, state: dict[str, Any]) -> None:
+    def rest(self, state: State) -> None:
         set_owned_states(self._owned(), state.get("owned", ()))
         if self.twin.persistent and state.get("workers"):
             self._rest = state
@@ -117,7 +117,7 @@ class LoaderReader(WorkerReader):
             self.unwrap = self._delivered if self.parcels else self.noted.delivered
         self._quiet = quiet
         self._bare = False
-        if exact and has_protocol(loader.dataset) and has_shuffle_buffer(loader.dataset):
+        if exact and self.streams and keeps_state(loader.dataset) and has_shuffle_buffer(loader.dataset):
             warn(
                 "The shuffle buffer of datasets is not in its state_dict(): a resume in the middle of an epoch reads "
                 "the stream again from the epoch's start. lt.data.BlockShuffle(rows, size=...) in place of "
@@ -126,9 +126,9 @@ class LoaderReader(WorkerReader):
             )
         rereads = exact and self.streams and not workers and not is_stateful(loader.dataset)
         self._reread = Watched(loader) if rereads else None
-        self._samplers = [sampler for sampler in samplers_of(loader) if _keeps_state(sampler)]
+        self._samplers = [sampler for sampler in samplers_of(loader) if keeps_state(sampler)]
         self._starts_workers = False
-        self._before: dict[str, Any] = {}
+        self._before: State = {}
         self.begins = self._note_first if exact and quiet and not workers and not self.streams else None
 
     @property
@@ -160,7 +160,7 @@ class LoaderReader(WorkerReader):
             return self.twin.bare()
         return self.twin.open() if self._rest is None else self._revive(self._rest)
 
-    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         self._check_unchanged(state)
         now = host_state()
         self._settle()
@@ -173,7 +173,7 @@ class LoaderReader(WorkerReader):
         self._open = True
         return iterator
 
-    def state(self, batches: int) -> dict[str, Any]:
+    def state(self, batches: int) -> State:
         if not self._open:
             return {}
         place = is_stateful(self.loader.dataset) and not self.loader.num_workers
@@ -181,7 +181,7 @@ class LoaderReader(WorkerReader):
         return {
             **self._before,
             "owned": owned_states(self._owned()),
-            "samplers": [sampler.state_dict() for sampler in self._samplers],
+            "samplers": self._places(),
             "drawn": batches if self._bare else watched.drawn,
             "notes": plain_notes(watched.notes),
             "starts_workers": self._starts_workers,
@@ -194,21 +194,20 @@ class LoaderReader(WorkerReader):
             "shape": self._shape(),
         }
 
-    def state_before(self, batches: int) -> dict[str, Any] | None:
+    def state_before(self, batches: int) -> State | None:
         return None if is_stateful(self.loader.dataset) else self.state(batches)  # its draws stay
 
     @property
     def born(self) -> Any:
         return self.indices.born
 
-    def rest_state(self) -> dict[str, Any]:
+    def rest_state(self) -> State:
         kept = super().rest_state()
-        return {**kept, "samplers": [sampler.state_dict() for sampler in self._samplers]} if self.exact else kept
+        return {**kept, "samplers": self._places()} if self.exact else kept
 
-    def rest(self, state: dict[str, Any]) -> None:
+    def rest(self, state: State) -> None:
         super().rest(state)
-        for sampler, place in zip(self._samplers, state["samplers"], strict=False):
-            sampler.load_state_dict(place)
+        self._load_places(state["samplers"])
 
     def leave(self, finished: bool) -> None:
         self._open = False
@@ -234,21 +233,27 @@ class LoaderReader(WorkerReader):
         mine = [] if loader.num_workers else [loader.dataset, loader.collate_fn]
         return find_owned([loader.generator, *samplers_of(loader), *mine])
 
-    def _capture_before(self) -> dict[str, Any]:
+    def _capture_before(self) -> State:
         return {
             "before": plain(host_state()),
             "owned_before": owned_states(self._owned()),
-            "samplers_before": [sampler.state_dict() for sampler in self._samplers],
+            "samplers_before": self._places(),
             "places_before": self.twin.worker_states() if self.streams and self.twin.alive else {},
         }
 
-    def _restore_before(self, state: dict[str, Any]) -> None:
+    def _restore_before(self, state: State) -> None:
         set_host_state(unplain(state["before"]))
         set_owned_states(self._owned(), state["owned_before"])
-        for sampler, place in zip(self._samplers, state["samplers_before"], strict=False):
+        self._load_places(state["samplers_before"])
+
+    def _places(self) -> list[Any]:
+        return [sampler.state_dict() for sampler in self._samplers]
+
+    def _load_places(self, places: list[Any]) -> None:
+        for sampler, place in zip(self._samplers, places, strict=False):
             sampler.load_state_dict(place)
 
-    def _resumed_iterator(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def _resumed_iterator(self, state: State, batches: int) -> Iterator[Any]:
         if self.streams and not is_stateful(self.loader.dataset):
             return self._read_again(state, batches)
         if self.streams and not self.loader.num_workers:
@@ -257,7 +262,7 @@ class LoaderReader(WorkerReader):
             return iter(()) if state["used_up"] else self.twin.bare()
         return self._continue(state, batches)
 
-    def _continue(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def _continue(self, state: State, batches: int) -> Iterator[Any]:
         """Return an iterator that starts at batch ``batches`` without reading the earlier ones."""
         count = self.loader.num_workers
         same = count == state["num_workers"]
@@ -272,7 +277,7 @@ class LoaderReader(WorkerReader):
             self.indices.skip()
         return iterator
 
-    def _revive(self, state: dict[str, Any]) -> Iterator[Any]:
+    def _revive(self, state: State) -> Iterator[Any]:
         """Return the iterator of an epoch for which persistent workers of an earlier process are started again."""
         self._rest = None
         self.indices.replay(0, 0, {}, dummies=1, born=state["born"])
@@ -280,7 +285,7 @@ class LoaderReader(WorkerReader):
             states=read_worker_states(state["workers"]), base=self._base({**state, "starts_workers": 0})
         )
 
-    def _base(self, state: dict[str, Any]) -> torch.Generator | None:
+    def _base(self, state: State) -> torch.Generator | None:
         """Return where persistent workers that were started in an earlier epoch get their base seed from."""
         if state["starts_workers"] or state["born"] is None:
             return None
@@ -288,7 +293,7 @@ class LoaderReader(WorkerReader):
         base.set_state(state["born"])
         return base
 
-    def _read_again(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def _read_again(self, state: State, batches: int) -> Iterator[Any]:
         if not getattr(self.loader.dataset, "rereads", False):
             warn_of_rereading(batches, "the IterableDataset")
         if self._reread is not None:
@@ -314,7 +319,7 @@ class LoaderReader(WorkerReader):
         size = None if self.streams else len(loader.dataset)  # type: ignore[arg-type]
         return [size, loader.batch_size]
 
-    def _check_unchanged(self, state: dict[str, Any]) -> None:
+    def _check_unchanged(self, state: State) -> None:
         saved, mine = list(state["shape"]), self._shape()
         for what, old, new in zip(("samples in the dataset", "samples per batch"), saved, mine, strict=True):
             if old != new:
@@ -323,10 +328,6 @@ class LoaderReader(WorkerReader):
                     "Resume with the same data and batch size, or from a checkpoint at an epoch's end.",
                     code="LT444",
                 )
-
-
-def _keeps_state(sampler: Any) -> bool:
-    return callable(getattr(sampler, "state_dict", None)) and callable(getattr(sampler, "load_state_dict", None))
 
 
 def warn_of_rereading(batches: int, what: str) -> None:

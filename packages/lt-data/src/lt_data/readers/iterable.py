@@ -10,7 +10,7 @@ from lt_core.data import length_of
 from lt_core.errors import warn
 from lt_core.strategy import Shard
 from lt_data.fingerprint import fingerprint
-from lt_data.reader import Reader
+from lt_data.reader import Reader, State
 from lt_data.readers.dataloader import warn_of_rereading
 from lt_data.resume.generators import (
     find_owned,
@@ -22,6 +22,7 @@ from lt_data.resume.generators import (
     unplain,
 )
 from lt_data.resume.indices import Watched, plain_notes, read_notes
+from lt_data.resume.workers import keeps_state
 
 
 class IterableReader(Reader):
@@ -43,11 +44,11 @@ class IterableReader(Reader):
         self.loader = loader
         self.exact = exact
         self._listed = isinstance(loader, (list, tuple))
-        self._stateful = all(callable(getattr(loader, name, None)) for name in ("state_dict", "load_state_dict"))
+        self._stateful = keeps_state(loader)
         self._lasts = isinstance(loader, Iterator)  # longer than an epoch, perhaps
         self._watched = Watched(loader, trust_quiet=True)
         self._noted = exact and not (self._listed or self._stateful)
-        self._before: dict[str, Any] = {}
+        self._before: State = {}
         self._earlier = 0
 
     @property
@@ -57,7 +58,7 @@ class IterableReader(Reader):
     def accepts(self, kind: str, shard: Shard) -> bool:
         return kind in (IterableReader.kind, SharedIterableReader.kind)
 
-    def batches_done(self, state: dict[str, Any], batches: int) -> int:
+    def batches_done(self, state: State, batches: int) -> int:
         if "read" not in state:
             return batches
         total, read = length_of(self.loader), int(state["read"]) - int(state.get("earlier", 0))
@@ -88,7 +89,7 @@ class IterableReader(Reader):
         first = list(islice(rest, 1))
         yield from chain(first, rest) if first else self._begin_anew()
 
-    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         if self._listed:
             return islice(self.loader, state["read"], None)
         if not self._stateful or state.get("place") is None:
@@ -99,7 +100,7 @@ class IterableReader(Reader):
         set_host_state(now)
         return iterator
 
-    def state(self, batches: int) -> dict[str, Any]:
+    def state(self, batches: int) -> State:
         if self._stateful:
             return {"place": self.loader.state_dict()}
         if not self._noted:
@@ -114,19 +115,19 @@ class IterableReader(Reader):
             "owned": owned_states(self._owned()),
         }
 
-    def state_before(self, batches: int) -> dict[str, Any] | None:
+    def state_before(self, batches: int) -> State | None:
         if self._stateful:
             return None
         before = self.state(batches - 1)
         return {**before, "read": before["read"] - 1} if self._noted else before
 
-    def rest_state(self) -> dict[str, Any]:
+    def rest_state(self) -> State:
         if self._goes_on:
             return self.state(0)
         owned = owned_states(self._owned()) if self._noted and self._before else []
         return {"owned": owned} if owned else {}
 
-    def rest(self, state: dict[str, Any]) -> None:
+    def rest(self, state: State) -> None:
         if self._noted and self._lasts and "read" in state:
             self._read_again(state)
         elif self._noted and "owned" in state:
@@ -138,7 +139,7 @@ class IterableReader(Reader):
     def _owned(self) -> list[Any]:
         return find_owned([self.loader])
 
-    def _read_again(self, state: dict[str, Any]) -> Iterator[Any]:
+    def _read_again(self, state: State) -> Iterator[Any]:
         now, watched = host_state(), self._watched
         self._before = {name: state[name] for name in ("before", "owned_before")}
         set_host_state(unplain(state["before"]))
@@ -193,24 +194,23 @@ class SharedIterableReader(IterableReader):
         self._start = self._start_batches = 0
         return self._rounds(super().begin(epoch))
 
-    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         self._start, self._start_batches = state.get("read", 0), self.batches_done(state, batches)
         return self._rounds(super().resume(epoch, state, batches))
 
     def _items_read(self, batches: int) -> int:
         return self._start + (batches - self._start_batches) * self.shard.count
 
-    def state_before(self, batches: int) -> dict[str, Any] | None:
+    def state_before(self, batches: int) -> State | None:
         return None  # several were read for it
 
     def _rounds(self, batches: Iterator[Any]) -> Iterator[tuple[Any, float, Any]]:
         index, count = self.shard
         while turn := list(islice(batches, count)):
-            first = turn[0] if self._same is not None else None
-            if index < len(turn):
-                yield turn[index], (count / len(turn) if self.exact else 1.0), first
-            elif self._pads:
-                yield turn[0], 0.0, first
+            mine = index < len(turn)
+            if mine or self._pads:
+                weight = count / len(turn) if self.exact else 1.0
+                yield turn[index if mine else 0], weight if mine else 0.0, turn[0] if self._same is not None else None
 
     def _unwrap(self, item: tuple[Any, float, Any]) -> Any:
         batch, self.weight, first = item

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from lt_core.batch import batch_size_of, map_batch
 from lt_core.errors import DataError, warn
 from lt_core.strategy import Shard
-from lt_data.reader import Reader
+from lt_data.reader import Reader, State
 from lt_data.resume.twin import copied
 
 Gather = Callable[[Any], list[Any]]
@@ -112,17 +112,17 @@ class JoinedReader(Reader):
         self._mine = 0
         return self._rounds(self.reader.begin(epoch), 0)
 
-    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         self._mine = state["mine"]
         return self._rounds(self.reader.resume(epoch, state["source"], self._mine), batches)
 
-    def state(self, batches: int) -> dict[str, Any]:
+    def state(self, batches: int) -> State:
         return {"source": self.reader.state(self._mine), "mine": self._mine}
 
-    def rest_state(self) -> dict[str, Any]:
+    def rest_state(self) -> State:
         return self.reader.rest_state()
 
-    def rest(self, state: dict[str, Any]) -> None:
+    def rest(self, state: State) -> None:
         self.reader.rest(state.get("source", state))
 
     def leave(self, finished: bool) -> None:

@@ -19,6 +19,7 @@ from torch.utils.data import (
 )
 from torch.utils.data._utils import collate
 
+from lt_data.reader import State
 from lt_data.readers.dataloader import LoaderReader
 from lt_data.resume.generators import HostState, set_host_state
 from lt_data.resume.indices import draws_once, read_notes
@@ -212,14 +213,14 @@ class RowsReader(LoaderReader):
         indices = self._indices()
         return map(self._rows.take, indices if self.noted is None else self.noted.note(indices))
 
-    def rest_state(self) -> dict[str, Any]:
+    def rest_state(self) -> State:
         return {**super().rest_state(), "started": self._started}
 
-    def rest(self, state: dict[str, Any]) -> None:
+    def rest(self, state: State) -> None:
         super().rest(state)
         self._started = bool(state.get("started"))
 
-    def _resumed_iterator(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def _resumed_iterator(self, state: State, batches: int) -> Iterator[Any]:
         notes = read_notes(state["notes"])
         self.indices.replay(batches, state["drawn"], notes)
         indices = self._indices(notes.get(0))

@@ -15,6 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 from lt_core.errors import DataError
 from lt_core.strategy import Shard
+from lt_data.reader import State
 from lt_data.readers.dataloader import WorkerReader, index_sampler
 from lt_data.readers.rows import Rows
 from lt_data.resume.generators import (
@@ -78,7 +79,7 @@ class ShardedReader(WorkerReader):
         self.parcels = self.twin.travels and self._rows is None
         self.unwrap = self._unwrap
         self._order = Order(range(0), 1)
-        self._drawn: dict[str, Any] | None = None
+        self._drawn: State | None = None
         self._start = self._start_batches = 0
         self.born = [0, 0]
         self._delivered: Share | None = None
@@ -114,12 +115,12 @@ class ShardedReader(WorkerReader):
         frame = self._order
         return None if frame.batched or not self.exact else self._position(batches)
 
-    def samples_done(self, state: dict[str, Any], batches: int) -> int | None:
+    def samples_done(self, state: State, batches: int) -> int | None:
         if self._frame().batched or not self.exact:
             return None
         return self._position_in(state, batches)
 
-    def batches_done(self, state: dict[str, Any], batches: int) -> int:
+    def batches_done(self, state: State, batches: int) -> int:
         frame = self._frame()
         left = num_steps(
             len(frame.items) - self._position_in(state, batches), frame.size, self.shard.count, frame.drop_last
@@ -137,7 +138,7 @@ class ShardedReader(WorkerReader):
             return self._read(epoch, born=[epoch, 0])
         return self._read(epoch, born=rest["born"], states=read_worker_states(rest["workers"]))
 
-    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         self._settle()
         self._check_unchanged(state)
         self._open = True
@@ -152,7 +153,7 @@ class ShardedReader(WorkerReader):
         states = read_worker_states(state["workers"])
         return self._read(epoch, born=state["born"], states=states, first=state["next_worker"])
 
-    def state(self, batches: int) -> dict[str, Any]:
+    def state(self, batches: int) -> State:
         return {
             "position": self._position(batches),
             "drawn": self._drawn,
@@ -165,7 +166,7 @@ class ShardedReader(WorkerReader):
             "total": len(self._frame().items),
         }
 
-    def state_before(self, batches: int) -> dict[str, Any]:
+    def state_before(self, batches: int) -> State:
         return self.state(batches - 1)
 
     def leave(self, finished: bool) -> None:
@@ -208,7 +209,7 @@ class ShardedReader(WorkerReader):
         done = (batches - self._start_batches) * self._order.size * self.shard.count
         return min(self._start + done, len(self._order.items))
 
-    def _position_in(self, state: dict[str, Any], batches: int) -> int:
+    def _position_in(self, state: State, batches: int) -> int:
         """Return the place that a state means, also one process's, whose batches may have had another size."""
         if "position" in state:
             return int(state["position"])
@@ -251,7 +252,7 @@ class ShardedReader(WorkerReader):
             return frame._replace(items=torch.randperm(len(sampler), generator=torch.Generator().manual_seed(seed)))
         return self._ordered(_isolated(self.loader, sampler, len(frame.items), seed))
 
-    def _drawn_order(self, state: dict[str, Any]) -> Order:
+    def _drawn_order(self, state: State) -> Order:
         """Return the order that one process drew for its epoch, from the state that it wrote; draws nothing itself."""
         loader = self.loader
         with preserve_owned([loader.generator, *samplers_of(loader)], host=True) as owned:
@@ -271,7 +272,7 @@ class ShardedReader(WorkerReader):
         frame = self._frame()
         return frame._replace(items=items if frame.batched else torch.tensor(items, dtype=torch.int64, device="cpu"))
 
-    def _check_unchanged(self, state: dict[str, Any]) -> None:
+    def _check_unchanged(self, state: State) -> None:
         saved = state["total"] if "position" in state else None
         mine = len(self._frame().items)
         if saved is not None and saved != mine:

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from lt_core.strategy import Shard
 from lt_data.fingerprint import fingerprint
+from lt_data.reader import State
 from lt_data.readers.dataloader import LoaderReader
 from lt_data.readers.iterable import warn_of_sharing
 from lt_data.resume.twin import copied
@@ -164,7 +165,7 @@ class SharedStreamReader(LoaderReader):
     def accepts(self, kind: str, shard: Shard) -> bool:
         return kind == self.kind or (kind == "loader" and shard == Shard())
 
-    def batches_done(self, state: dict[str, Any], batches: int) -> int:
+    def batches_done(self, state: State, batches: int) -> int:
         if state.get("ranks") == self.shard.count or self.length is None:
             return batches
         left = len(self._user_loader.dataset) - sum(self._read(state, batches))  # type: ignore[arg-type]
@@ -174,7 +175,7 @@ class SharedStreamReader(LoaderReader):
         self._from_start()
         return super().begin(epoch)
 
-    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+    def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         if state.get("ranks") == self.shard.count:
             self._starts, self._from = state["starts"], state["from"]
             self.stream.start_at(self._starts)
@@ -188,11 +189,11 @@ class SharedStreamReader(LoaderReader):
             self.stream.load_state_dict(state["place"])
         return super().begin(epoch)
 
-    def state(self, batches: int) -> dict[str, Any]:
+    def state(self, batches: int) -> State:
         own = {"ranks": self.shard.count, "starts": self._starts, "from": self._from, "size": self.size}
         return {**super().state(batches - self._from), **own}
 
-    def _read(self, state: dict[str, Any], batches: int) -> list[int]:
+    def _read(self, state: State, batches: int) -> list[int]:
         """Return how many samples all ranks have read in each worker, at a state that may be of one process."""
         workers = max(self.loader.num_workers, 1)
         done = batches - state.get("from", 0)

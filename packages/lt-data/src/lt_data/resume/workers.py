@@ -58,18 +58,14 @@ Parcel = list[Any]
 """A batch on its way from a worker: batch, worker's number, its state after the batch (None: as after its last)."""
 
 
-def has_protocol(dataset: Any) -> bool:
-    """Return whether an iterable dataset has a ``state_dict`` (torchdata's protocol)."""
-    return (
-        isinstance(dataset, IterableDataset)
-        and callable(getattr(dataset, "state_dict", None))
-        and callable(getattr(dataset, "load_state_dict", None))
-    )
+def keeps_state(thing: Any) -> bool:
+    """Return whether a dataset, a sampler or a loader has a ``state_dict`` (torchdata's protocol)."""
+    return all(callable(getattr(thing, name, None)) for name in ("state_dict", "load_state_dict"))
 
 
 def is_stateful(dataset: Any) -> bool:
     """Return whether an iterable dataset says where it stands, with all that it holds."""
-    return has_protocol(dataset) and not has_shuffle_buffer(dataset)
+    return isinstance(dataset, IterableDataset) and keeps_state(dataset) and not has_shuffle_buffer(dataset)
 
 
 def has_shuffle_buffer(dataset: Any) -> bool:
