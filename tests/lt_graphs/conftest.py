@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable
+from math import nan
 from typing import Any
 
 import pytest
 import torch
 from tests.lt_loops import conftest as of_the_loops
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lt_core import Accelerator
@@ -15,12 +17,57 @@ from lt_core import Accelerator
 loader, net, same, trainer = of_the_loops.loader, of_the_loops.net, of_the_loops.same, of_the_loops.trainer
 
 
-class StandIn:
-    """Does on the CPU what a CUDA graph does.
+class Recording(TorchDispatchMode):
+    """A graph on the CPU: notes each operation with its tensors and numbers, and does them again.
 
-    A capture leaves everything as it was; a replay does the steps on the captured inputs and writes what it computes
-    into the captured outputs. It works on the memory of its capture, wherever parameters and optimizer state are by
-    then, and with the numbers that the optimizer's groups held.
+    As a real capture does not run kernels, what the operations wrote is put back, and their results hold no numbers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Any] = []
+        self.before: list[tuple[Tensor, Tensor]] = []
+        self.made: list[Tensor] = []
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let compiled code run under it, as under a capture."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = [*zip(func._schema.arguments, args, strict=False)]
+        given += [(argument, kwargs[argument.name]) for argument in func._schema.arguments if argument.name in kwargs]
+        for argument, value in given:
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                self.before += [(tensor, tensor.clone()) for tensor in leaves(value)]
+        out = func(*args, **kwargs)
+        known = {tensor.untyped_storage().data_ptr() for tensor in leaves((args, kwargs))}
+        fresh = [place for place, t in enumerate(leaves(out)) if t.untyped_storage().data_ptr() not in known]
+        self.made += [leaves(out)[place] for place in fresh]
+        self.calls.append((func, args, kwargs, out, fresh))
+        return out
+
+    def put_back(self) -> None:
+        for tensor, old in reversed(self.before):
+            tensor.data.copy_(old)  # whose version stays
+        for tensor in self.made:
+            tensor.data.fill_(nan if tensor.is_floating_point() else 0)
+
+    def replay(self) -> None:
+        with torch.no_grad():
+            for func, args, kwargs, out, fresh in self.calls:
+                again = leaves(func(*args, **kwargs))
+                for place in fresh:
+                    leaves(out)[place].copy_(again[place])
+
+    @property
+    def steps(self) -> int:
+        return sum("loss_backward" in str(func) for func, *_ in self.calls)
+
+
+class StandIn:
+    """Does on the CPU what CUDA graphs do.
 
     Attributes:
         captures: how often something was captured.
@@ -31,14 +78,8 @@ class StandIn:
     def __init__(self) -> None:
         self.captures, self.steps, self.warm_ups, self.on_stream = 0, Counter(), 0, False
 
-    def watch(self, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Say what a capture is to leave alone."""
-        self.net, self.optimizer = net, optimizer
-
     def sgd(self, net: nn.Module) -> torch.optim.Optimizer:
-        """Make an optimizer that is watched."""
-        self.watch(net, torch.optim.SGD(net.parameters(), lr=0.1))
-        return self.optimizer
+        return torch.optim.SGD(net.parameters(), lr=0.1)
 
     def warm_up(self, step: Callable[[], Any]) -> Any:
         self.warm_ups += 1
@@ -49,61 +90,19 @@ class StandIn:
             self.on_stream = False
 
     def capture(self, step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        state = [*self.net.parameters(), *leaves(list(self.optimizer.state.values()))]
-        before, drawn = [value.detach().clone() for value in state], torch.get_rng_state()
-        forwards = []
-        hook = next(self.net.children()).register_forward_pre_hook(lambda *_: forwards.append(1))
-        output = step()
-        hook.remove()
-        values = leaves(list(self.net._recorder.deferred))
+        drawn, recording = torch.get_rng_state(), Recording()
+        with recording:
+            output = step()
         with torch.no_grad():
-            for value, old in zip(state, before, strict=True):
-                value.copy_(old)
+            recording.put_back()
         torch.set_rng_state(drawn)
         self.captures += 1
-        held = Held(self.optimizer)
 
         def replay() -> None:
-            self.steps[len(forwards)] += 1
-            noted: list[Any] = []
-            with self.net._recorder.deferring(noted), held:
-                fresh = step()
-            with torch.no_grad():
-                for old, new in zip(leaves(output), leaves(fresh), strict=True):
-                    old.copy_(new)
-                for old, new in zip(values, leaves(noted), strict=True):
-                    old.copy_(new)
+            self.steps[recording.steps] += 1
+            recording.replay()
 
         return replay, output
-
-
-class Held:
-    """What a graph holds: where things lie, and numbers."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self.optimizer, self.inside = optimizer, self.now(optimizer)
-
-    @staticmethod
-    def now(optimizer: torch.optim.Optimizer) -> Any:
-        params = {p: p.data for group in optimizer.param_groups for p in group["params"]}
-        numbers = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-        return params, {p: dict(state) for p, state in optimizer.state.items()}, numbers
-
-    def put(self, held: Any) -> None:
-        params, state, numbers = held
-        for p, data in params.items():
-            p.data = data
-        for p, values in state.items():
-            self.optimizer.state[p] = values
-        for group, values in zip(self.optimizer.param_groups, numbers, strict=True):
-            group.update(values)
-
-    def __enter__(self) -> None:
-        self.outside = self.now(self.optimizer)
-        self.put(self.inside)
-
-    def __exit__(self, *error: object) -> None:
-        self.put(self.outside)
 
 
 def leaves(value: Any) -> list[Tensor]:

@@ -26,14 +26,12 @@ class Logged:
         self.__dict__.setdefault("seen", []).append((outputs["loss"].item(), outputs["kept"].item(), len(batch[0])))
 
 
-def fit(trainer, net, loader, optimizer, stand_in=None, **arguments):
+def fit(trainer, net, loader, optimizer, **arguments):
     torch.manual_seed(5)
 
     class Net(Logged, net):
         def configure_optimizers(self):
             self.mine = optimizer(self.parameters())
-            if stand_in is not None:
-                stand_in.watch(self, self.mine)
             scheduler = torch.optim.lr_scheduler.StepLR(self.mine, 7, 0.5)
             return {"optimizer": self.mine, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
@@ -56,7 +54,7 @@ def test_weights_losses_and_logged_values_are_those_without_graphs(
     optimizer, captures, stand_in, trainer, net, loader, same
 ):
     plain, by_hand = fit(trainer, net, loader, optimizer)
-    quick, replayed = fit(trainer, net, loader, optimizer, stand_in, cuda_graphs=True)
+    quick, replayed = fit(trainer, net, loader, optimizer, cuda_graphs=True)
     same(plain, quick)
     assert plain.seen == quick.seen
     assert by_hand.logged_metrics == replayed.logged_metrics
@@ -118,7 +116,6 @@ def test_a_graph_is_captured_anew_where_weights_or_state_have_other_memory(act, 
 
             def configure_optimizers(self):
                 self.mine = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
-                stand_in.watch(self, self.mine)
                 return self.mine
 
             def on_train_batch_start(self, batch, batch_idx):
@@ -159,7 +156,6 @@ def test_every_number_of_the_optimizer_that_changes_counts(stand_in, trainer, ne
         class Cycled(net):
             def configure_optimizers(self):
                 optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9, fused=True)
-                stand_in.watch(self, optimizer)
                 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=25)  # momentum as well
                 return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
@@ -189,52 +185,6 @@ def test_an_optimizer_that_reads_its_rate_from_memory_does_not_wait_for_it(name)
         assert all(value.device.type == "cuda" for value in optimizer.state[p].values())
 
 
-class Counter(torch.nn.Module):
-    """Adds up as torchmetrics do: in Python, by making each total anew."""
-
-    def __init__(self):
-        super().__init__()
-        self.total, self._update_count = torch.tensor(0.0), 0
-
-    def update(self, value):
-        self.total, self._update_count = self.total + value, self._update_count + 1
-
-    def compute(self):
-        return self.total
-
-    def reset(self):
-        self.__init__()
-
-
-@pytest.mark.parametrize("in_step", [True, False])
-@pytest.mark.parametrize("logged", [True, False])
-def test_a_metric_object_that_a_captured_step_updates_is_refused(in_step, logged, stand_in, trainer, net, loader):
-    class Measured(net):
-        def __init__(self):
-            super().__init__(stand_in.sgd)
-            self.parts = torch.nn.ModuleDict({"samples": Counter()})
-
-        def count(self, batch):
-            self.parts["samples"].update(len(batch[0]))
-            if logged:
-                self.log("samples", self.parts["samples"], on_step=False, on_epoch=True)
-
-        def training_step(self, batch, batch_idx):
-            if in_step:
-                self.count(batch)
-            return self.loss(batch)
-
-        def on_train_batch_end(self, outputs, batch, batch_idx):
-            if not in_step:
-                self.count(batch)
-
-    module, run = Measured(), trainer(cuda_graphs=True)
-    with pytest.raises(ConfigError, match=r"metric parts.samples.*LT347") if in_step else nullcontext():
-        run.fit(module, loader(samples=42))
-    if logged and not in_step:
-        assert run.callback_metrics["samples"] == 42
-
-
 def test_an_optimizer_that_counts_on_the_cpu_is_refused(stand_in, trainer, net, loader):
     class Counting(torch.optim.SGD):
         def step(self):
@@ -242,12 +192,8 @@ def test_an_optimizer_that_counts_on_the_cpu_is_refused(stand_in, trainer, net, 
             for p in self.param_groups[0]["params"]:
                 self.state[p]["step"] = self.state[p].get("step", 0) + 1
 
-    def watched(module):
-        stand_in.watch(module, optimizer := Counting(module.parameters(), lr=0.1))
-        return optimizer
-
     with pytest.raises(ConfigError, match=r"Counting keeps 'step' of its state on the CPU.*LT347"):
-        trainer(cuda_graphs=True).fit(net(watched), loader())
+        trainer(cuda_graphs=True).fit(net(lambda module: Counting(module.parameters(), lr=0.1)), loader())
 
 
 @pytest.mark.parametrize("how", [{"compile": {"mode": "reduce-overhead"}}, {"inside": "reduce-overhead"}])
@@ -328,12 +274,8 @@ def test_weights_are_cast_anew_in_each_captured_step(size, stand_in, trainer, ne
         loss.backward()
         optimizer.step()
 
-    def watched(module):
-        stand_in.watch(module, alike := torch.optim.SGD(module.parameters(), lr=torch.tensor(0.1)))
-        return alike
-
     torch.manual_seed(5)
-    mine = net(watched)
+    mine = net(lambda module: torch.optim.SGD(module.parameters(), lr=torch.tensor(0.1)))
     trainer(plugins=[Autocast()], cuda_graphs=size).fit(mine, loader(samples=42))
     assert stand_in.captures
     same(mine, theirs)

@@ -54,7 +54,6 @@ def fit(trainer, net, loader, stand_in):
 
         def configure_optimizers(self):
             optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
-            stand_in.watch(self, optimizer)
             return {"optimizer": optimizer, "lr_scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)}
 
     def fit(data=None, path=None, **arguments):

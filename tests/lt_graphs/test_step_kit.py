@@ -13,20 +13,7 @@ class TestGraphs(StepKit):
 
     @pytest.fixture
     def step(self, stand_in):
-        self.stand_in = stand_in
         return GraphSteps()
-
-    def make_module(self):
-        module, stand_in = super().make_module(), self.stand_in
-        configure = module.configure_optimizers
-
-        def configure_optimizers():
-            optimizer = configure()
-            stand_in.watch(module, optimizer)
-            return optimizer
-
-        module.configure_optimizers = configure_optimizers
-        return module
 
     def make_arguments(self, step):
         return {"step": step, "steps_per_execution": self.size}

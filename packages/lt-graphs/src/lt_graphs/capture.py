@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 from lt_core.accelerator import Graphs
 from lt_core.step import StepHandle
+from lt_graphs.metrics import MetricCall, Metrics, Placeholder, copied
 
 
 class Layout:
@@ -33,8 +35,8 @@ class Layout:
 class Captured:
     """``count`` training steps as one graph: fill its places with batches, then replay it.
 
-    What the steps log is logged for every batch: their calls are noted during the capture and made again, with the
-    values of the replay, after each.
+    What the steps log is logged for every batch, and what they do with metric objects is done for every batch: these
+    calls are noted during the capture and made, with the values of the replay, after each.
 
     Args:
         graphs: what captures them.
@@ -43,6 +45,10 @@ class Captured:
         layout: of all batches to come.
         handle: what the steps' calls of ``self.log`` go to.
         params: whose gradients are to be found after a replay as after a step.
+        metrics: objects whose calls are put off.
+        fresh: attributes in which each step puts something new, as the walk found them: path, holder, key. They are
+            found there after a replay.
+        samples: of each batch, as ``self.log`` counts them; None for those of the batch in hand.
     """
 
     def __init__(
@@ -53,14 +59,26 @@ class Captured:
         layout: Layout,
         handle: StepHandle,
         params: list[nn.Parameter],
+        metrics: Metrics,
+        fresh: list[tuple[str, Any, Any]],
+        samples: int | None,
     ) -> None:
         self.count, self.layout, self.params = count, layout, params
-        self.places = [[_copied(leaf) for leaf in layout.leaves] for _ in range(count)]
-        self._handle, self._logged = handle, list[Any]()
+        self.places = [[copied(leaf) for leaf in layout.leaves] for _ in range(count)]
+        self._handle, self._calls = handle, _Calls(handle, metrics, samples)
         batches = [tree_unflatten(leaves, layout.spec) for leaves in self.places]
-        with handle.deferring(self._logged):
+        with handle.deferring(self._calls), metrics.put_off(self._calls):
             self._replay, self._output = graphs.capture(lambda: [step(batch) for batch in batches][-1])
+        for call in self._calls:
+            if isinstance(call, MetricCall):
+                call.check()
         self._gradients = [p.grad for p in params]
+        self._fresh = [(holder, key, holder[key]) for _, holder, key in fresh]
+
+    @property
+    def samples(self) -> int | None:
+        """Samples of each batch, as ``self.log`` counts them; None where it did not ask."""
+        return self._calls.samples
 
     def put(self, place: int, leaves: list[Any]) -> None:
         """Copy a batch's tensors into the memory of step ``place``."""
@@ -73,16 +91,38 @@ class Captured:
         self._replay()
         for p, gradient in zip(self.params, self._gradients, strict=True):
             p.grad = gradient  # another graph, or an ordinary step in between, has put others there
-        for call in self._logged:
-            self._handle.log(*call)
-        return tree_map(_copied, self._output)
+        for call in self._calls:
+            call()
+        for holder, key, value in self._fresh:
+            holder[key] = tree_map(copied, value)
+        return tree_map(copied, self._output)
+
+
+class _Calls(list[Any]):
+    """Calls that are made after each replay; those of ``self.log`` come as they are, with their values."""
+
+    def __init__(self, handle: StepHandle, metrics: Metrics, samples: int | None) -> None:
+        self._handle, self._metrics, self.samples = handle, metrics, samples
+
+    def append(self, call: Any) -> None:
+        """Note a call; a value that is logged is what it is now, whatever the step does to it afterwards."""
+        if not isinstance(call, MetricCall):
+            name, value, options, size = call
+            if size is None:  # when waiting steps are done another batch may be in hand
+                size = self.samples = self._handle.log_weight() if self.samples is None else self.samples
+            value = value if isinstance(value, Placeholder) else copied(value)
+            collections = self._metrics.collections_of(value)
+            call = partial(_log, self._handle, collections, name, value, options, size)
+        super().append(call)
+
+
+def _log(handle: StepHandle, collections: list[Any], name: str, value: Any, options: Any, size: int | None) -> None:
+    for collection in collections:
+        collection.items()  # gives each member its sums
+    handle.log(name, value.value if isinstance(value, Placeholder) else value, options, size)
 
 
 def _is_alike(mine: Any, other: Any) -> bool:
     if isinstance(mine, Tensor):
         return isinstance(other, Tensor) and other.shape == mine.shape and other.dtype == mine.dtype
     return type(mine) is type(other) and bool(mine == other)
-
-
-def _copied(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value

@@ -5,24 +5,24 @@ launch does the rest, which pays where a step is many small kernels. With ``step
 several steps. Batches of another shape (the epoch's last one) go the ordinary way.
 
 A graph works on the memory that it was captured with, and with the Python numbers of its capture. So it is captured
-anew where parameters, buffers or optimizer state lie elsewhere than before (``p.data = ...``,
-``optimizer.load_state_dict``) and where a number in the optimizer's groups has changed; a learning rate that the
-optimizer can read from memory is put there.
+anew where parameters, optimizer state, buffers or other attributes that the step reads are not what they were
+(``p.data = ...``, ``optimizer.load_state_dict``, ``self.beta = 0.5``), and where a number in the optimizer's groups has
+changed; a learning rate that the optimizer can read from memory is put there. Metric objects are called after each
+replay. Not seen are variables outside of the module and what it holds: globals, closures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from math import inf
 from numbers import Real
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from lt_core.accelerator import Graphs
@@ -33,7 +33,9 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.step import RunningStep, Step, StepHandle
 from lt_core.strategy import Strategy
+from lt_graphs.attributes import Attributes, names_read
 from lt_graphs.capture import Captured, Layout
+from lt_graphs.metrics import Metrics, placeholder
 
 WARM_UP = 3
 """Ordinary steps before the capture, on a stream of their own: they make optimizer state and torch's workspaces."""
@@ -150,9 +152,10 @@ class GraphedStep(RunningStep):
         device = handle.strategy.device
         self._device: Graphs = handle.strategy.placement.accelerator.graphs(device)  # type: ignore[attr-defined]
         self._hook_batches = [cb.batch_hooks_every for cb in handle.callbacks if cb.batch_hooks_every > 1]
-        self.captures = 0
+        self.captures, self._changed = 0, ""
         self._seen: Layout | None = None
-        self._memory: _Memory
+        self._found: Attributes
+        self._looks = _changes_between_batches(handle)
         self.drop()
 
     def drop(self) -> None:
@@ -162,18 +165,24 @@ class GraphedStep(RunningStep):
         self._graphs: dict[int, Captured] = {}
         self._held: Any = None
         self._rates: list[_Rate] | None = None
+        self._names: set[str] | None = set()
+        self._fresh = set[tuple[int, Any]]()
+        self._unsure = True
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Train on one batch; return the training step's output, None while the batch waits."""
         layout = Layout(batch)
         # not while batches wait: they lie in the memory of a graph, and would go with it
-        if self._graphs and not self._waiting and self._memory.is_left():
-            self._graphs.clear()
-            self._warm = 0
+        if self._graphs and not self._waiting:
+            if self._found.is_left(near=not (self._unsure or self._looks)):
+                self._changed = ", ".join(path for path, *_ in self._found.replaced())
+                self._graphs.clear()
+                self._warm = 0
+            self._unsure = False
         if self._warm < WARM_UP:
             self._warm += 1
             self._seen = layout
-            return self._ordinary(index, batch)
+            return self._watched(index, batch)
         if not self._is_usual(layout):
             self.settle()
             return self._ordinary(index, batch)
@@ -184,10 +193,11 @@ class GraphedStep(RunningStep):
     def settle(self) -> None:
         """Do the steps that wait for their group to be full: the loop looks up, or leaves."""
         waiting, self._waiting = self._waiting, 0
+        self._unsure = True  # whoever comes next may change anything
         if not waiting:
             return
         group = self._graphs[self.size]  # held here: where a number has changed, the next line clears the graphs
-        single = self._graph(1, group.layout, self.handle.batch)
+        single = self._graph(1, group.layout, self.handle.batch, group.samples)
         for leaves in group.places[:waiting]:
             single.put(0, leaves)
             self._done(1, single.replay())
@@ -213,6 +223,26 @@ class GraphedStep(RunningStep):
         # Always where captures are made too: autograd keeps the stream on which it first met a parameter while a loss
         # lives, and a capture that finds another stream there ends with an error.
         return self._done(1, self._device.warm_up(partial(self._compute, index, batch)))
+
+    def _watched(self, index: int, batch: Any) -> Any:
+        """Do an ordinary step before a capture; note which attributes it reads, and what it puts into them."""
+        if self._warm < WARM_UP:
+            self._names = None if _is_compiled(self.handle) else set()
+            with nullcontext() if self._names is None else names_read(self._names):
+                return self._ordinary(index, batch)
+        self._fresh = set()
+        found = self._attributes()
+        known = self._names is not None  # what a compiled step does to attributes is not seen beforehand
+        self._metrics = Metrics(found.metrics if known else {}, self.handle.strategy.device.type)
+        with self._metrics.put_off(None):
+            output = self._ordinary(index, batch)
+        if known:
+            self._fresh = {(id(holder), key) for _, holder, key, _ in found.replaced() if not _is_value(holder[key])}
+        return output
+
+    def _attributes(self) -> Attributes:
+        handle = self.handle
+        return Attributes(handle.module, handle.params, handle.optimizers, self._names, self._fresh)
 
     def _done(self, steps: int, output: Any) -> Any:
         self.handle.stepped(steps)
@@ -240,7 +270,7 @@ class GraphedStep(RunningStep):
         seen, self._seen = self._seen, layout if not self._graphs else self._seen
         return seen is not None and layout.fits(seen)
 
-    def _graph(self, count: int, layout: Layout, index: int) -> Captured:
+    def _graph(self, count: int, layout: Layout, index: int, samples: int | None = None) -> Captured:
         """Return the graph of ``count`` steps, captured anew where the numbers in it are no longer right."""
         handle = self.handle
         if self._rates is None:
@@ -254,42 +284,59 @@ class GraphedStep(RunningStep):
         if found is None:
             self._count_capture()
             if not self._graphs:
-                self._memory = _Memory(handle.module, handle.params, handle.optimizers)
+                self._found = self._attributes()
                 self._check_state()
-            updates = self._updates()
-            with ExitStack() as reading:  # for the capture alone: the user goes on finding numbers in the groups
-                for rate in self._rates:
-                    reading.enter_context(rate.in_memory())
-                step = partial(self._compute, index)
-                found = Captured(self._device, step, count, layout, handle, handle.params)
-            self._check_memory()
-            self._check_metrics(updates)
-            self._graphs[count] = found
+            self._graphs[count] = found = self._capture(count, layout, index, samples)
         return found
 
-    def _check_memory(self) -> None:
-        """Raise where the step itself puts something elsewhere: each replay would begin from what it was before."""
-        if self._memory.is_left():
-            names = [name for name, kept in self.handle.module.named_buffers() if self._memory.is_new(kept)]
-            what = ", ".join(names) or "parameters or optimizer state"
+    def _capture(self, count: int, layout: Layout, index: int, samples: int | None) -> Captured:
+        """Capture ``count`` steps, in which attributes that each step fills anew must not be read before."""
+        handle, found = self.handle, self._found
+        kept = [(holder, key, holder[key]) for _, holder, key in found.fresh]
+        put_back = handle.keep_metrics()
+        updates = {name: _updates(metric) for name, metric in found.metrics.items()}
+        for path, holder, key in found.fresh:
+            holder[key] = placeholder(_elsewhere(path))
+        stale = [holder[key] for _, holder, key in found.fresh]
+        try:
+            with ExitStack() as reading:  # for the capture alone: the user goes on finding numbers in the groups
+                for rate in self._rates or ():
+                    reading.enter_context(rate.in_memory())
+                step, params = partial(self._compute, index), handle.params
+                made = Captured(self._device, step, count, layout, handle, params, self._metrics, found.fresh, samples)
+            self._check_metrics(updates)
+        finally:
+            for (holder, key, value), mark in zip(kept, stale, strict=True):
+                if holder[key] is mark:
+                    holder[key] = value
+            put_back()
+        self._check_attributes()
+        return made
+
+    def _check_attributes(self) -> None:
+        """Raise where the step itself changes what a graph holds or would begin each step from."""
+        if not self._found.is_left():
+            return
+        changed = [(path, held, value) for path, holder, key, held in self._found.replaced() for value in [holder[key]]]
+        numbers = [path for path, held, value in changed if _is_value(value)]
+        if numbers:
             raise ConfigError(
-                f"cuda_graphs=True: the step puts {what} into new memory, and a graph would begin each step from the "
-                "old one. Write in place: self.name.copy_(value) for self.name = value; or leave cuda_graphs out.",
-                code="LT347",
+                f"cuda_graphs=True: the step changes {', '.join(numbers)}, a value in Python, "
+                "and a graph would go on with the one of its capture. Change it in on_train_batch_start, which costs a "
+                "capture for each value that the step reads; or make it a buffer on the device, and write in place: "
+                "self.name.add_(1).",
+                code="LT316",
             )
+        what = ", ".join(path for path, _, _ in changed) or "parameters, optimizer state, or items of a container"
+        raise _elsewhere(what)
 
-    def _updates(self) -> dict[str, int]:
-        """Return how often each metric object of the module was updated."""
-        parts = self.handle.module.named_modules()
-        return {name: part._update_count for name, part in parts if hasattr(part, "_update_count")}
-
-    def _check_metrics(self, before: dict[str, int]) -> None:
-        """Raise where the step updates metric objects, which a replay does not."""
-        if names := [name for name, count in self._updates().items() if count != before[name]]:
+    def _check_metrics(self, before: dict[str, Any]) -> None:
+        """Raise where a compiled step updates metric objects, which a replay does not."""
+        if names := [name for name, metric in self._found.metrics.items() if _updates(metric) != before[name]]:
             raise ConfigError(
-                f"cuda_graphs=True: the step updates the metric {', '.join(names)}, which adds up in Python, and a "
-                "graph would do so at its capture only. Update it in on_train_batch_end, from what training_step "
-                "returns; or leave cuda_graphs out.",
+                f"cuda_graphs=True: the compiled step updates the metric {', '.join(names)}, which adds up in Python, "
+                "and a graph would do so at its capture only. Update it in on_train_batch_end, from what training_step "
+                "returns; or leave cuda_graphs or compile out.",
                 code="LT347",
             )
 
@@ -310,12 +357,49 @@ class GraphedStep(RunningStep):
         self.captures += 1
         if self.captures == MANY_CAPTURES:
             warn(
-                f"cuda_graphs=True has captured the step {self.captures} times, because numbers of the optimizer that "
-                "change (the learning rate, a momentum) are part of a graph. Only an optimizer with capturable=True or "
+                f"cuda_graphs=True has captured the step {self.captures} times, because what is part of a graph changes"
+                f"{f', last of all {self._changed}' if self._changed else ''}: numbers of the optimizer (the learning "
+                "rate, a momentum), or attributes that the step reads. Only an optimizer with capturable=True or "
                 "fused=True reads its learning rate from memory: Adam(..., capturable=True), SGD(..., fused=True). "
-                "With OneCycleLR write cycle_momentum=False.",
+                "With OneCycleLR write cycle_momentum=False. Keep a number that changes in a tensor on the device, and "
+                "write in place: self.name.fill_(value).",
                 code="LT804",
             )
+
+
+def _is_value(value: Any) -> bool:
+    return value is None or isinstance(value, Real | str)
+
+
+def _elsewhere(what: str) -> ConfigError:
+    return ConfigError(
+        f"cuda_graphs=True: the step puts {what} into new memory, and a graph would begin each step from the old one. "
+        "Write in place: self.name.copy_(value) for self.name = value; or leave cuda_graphs out.",
+        code="LT347",
+    )
+
+
+def _updates(metric: Any) -> Any:
+    return vars(metric).get("_update_count")
+
+
+def _is_compiled(handle: StepHandle) -> bool:
+    """Return whether torch.compile makes code of the step, of which nobody knows what it reads."""
+    parts = [handle.module, *handle.module.modules()]
+    compiled = any(getattr(part, "_compiled_call_impl", None) or hasattr(part, "get_compiler_config") for part in parts)
+    return bool(handle.settings.compile) or compiled
+
+
+def _changes_between_batches(handle: StepHandle) -> bool:
+    """Return whether code of the user's runs between two batches, and may change anything."""
+    transfers = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+    if any(is_overridden(handle.module, name, LightningModule) for name in transfers):
+        return True
+    for name in ("on_train_batch_start", "on_train_batch_end"):
+        hooked = [cb for cb in handle.callbacks if is_overridden(cb, name, Callback)]
+        if len(handle.hooks(name)) > len(hooked) or any(cb.batch_hooks_every == 1 for cb in hooked):
+            return True
+    return False
 
 
 class _Rate:
@@ -370,28 +454,3 @@ def _number(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
     return value.tolist() if value.device.type == "cpu" else id(value)
-
-
-class _Memory:
-    """Where parameters, buffers and optimizer state lay at a capture."""
-
-    def __init__(self, module: nn.Module, params: list[nn.Parameter], optimizers: list[Optimizer]) -> None:
-        self._params, self._optimizers = params, optimizers
-        self._buffers = [part._buffers for part in module.modules() if part._buffers]
-        self._held = list(self._held_now())  # alive, so that nothing else gets their identity
-        self._places = self._places_now()
-
-    def is_left(self) -> bool:
-        """Return whether something lies elsewhere now; asked before each replay, so done by C alone."""
-        return self._places != self._places_now()
-
-    def is_new(self, tensor: Tensor) -> bool:
-        """Return whether a buffer was not there at the capture."""
-        return all(tensor is not kept for kept in self._held)
-
-    def _places_now(self) -> list[int]:
-        return [*map(Tensor.data_ptr, self._params), *map(id, self._held_now())]
-
-    def _held_now(self) -> Iterator[Any]:
-        states = chain.from_iterable(optimizer.state.values() for optimizer in self._optimizers)
-        return chain.from_iterable(map(dict.values, chain(states, self._buffers)))
