@@ -77,13 +77,6 @@ def test_the_signature_has_at_most_42_arguments():
     assert len([p for p in inspect.signature(Trainer).parameters.values() if p.kind is p.KEYWORD_ONLY]) <= 42
 
 
-def test_settings_that_are_changed_for_a_trial_note_nothing_again():
-    settings, _ = noted({"max_duration": "9 steps"})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert settings.changed(limit_val_batches=0).max_steps == 9
-
-
 def test_a_variable_of_the_environment_is_no_former_spelling(monkeypatch):
     monkeypatch.setenv("PL_TRAINER_ON_SIGNAL", "return")
     assert Trainer(logger=False).on_signal == "return"

@@ -141,13 +141,6 @@ def test_an_unknown_argument_names_the_near_one():
         Settings.checked({"max_epoch": 3})
 
 
-def test_changed_settings_are_worked_out_again_from_what_the_user_wrote():
-    settings = Settings.checked({"fast_dev_run": True, "max_epochs": 9}).changed(fast_dev_run=False, logger=False)
-    assert (settings.max_epochs, settings.limit_val_batches, settings.logger) == (9, 1.0, False)
-    with pytest.raises(ConfigError, match="min_epochs"):
-        settings.changed(min_epochs=10)
-
-
 def test_numbers_of_numpy_count_as_numbers():
     numpy = pytest.importorskip("numpy")
     settings = Settings.checked({"max_epochs": numpy.int64(3), "gradient_clip_val": numpy.float32(0.5)})

@@ -340,18 +340,9 @@ class Settings:
             if given.get("fast_dev_run") and (overfit := given.get("overfit_batches")):
                 both = f"fast_dev_run={given['fast_dev_run']} and overfit_batches={overfit}"
                 warn(f"{both}: the first says how many batches there are, the second does nothing.", code="LT369")
-        return cls._of(given)
-
-    @classmethod
-    def _of(cls, given: Mapping[str, Any]) -> Settings:
         counted = {name: value for name, value in given.items() if value is not None or ARGUMENTS[name].none_counts}
         written = {name: normalized(name, value) for name, value in counted.items()}
         return cls(**{**written, **_follows(written)}, given=dict(given))
-
-    def changed(self, **overrides: Any) -> Settings:
-        """Return the settings for the same arguments with some written differently, checked together again."""
-        raise_problems(_problems(given := {**self.given, **overrides}, None), "Trainer", code="LT140")
-        return Settings._of(given)
 
     @property
     def amount(self) -> Duration | None:

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from torch import nn
 
-from lt_loops.logging.metric_state import merged_metric
+from lt_loops.logging.metric_state import StateDict, merged_metric
 from lt_loops.logging.slot import merge
 
 
-def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> dict[str, Any]:
+def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> StateDict:
     """Return one recorder's state that holds the sums of all, for a run that goes on with fewer ranks or more.
 
     ``states`` are those of each rank, from rank 0 on; how metric objects merge, those in ``module`` say.
     """
-    pages: dict[tuple[str, int | None], dict[str, list[dict[str, Any]]]] = {}
-    for state in states:
-        for page in state["pages"]:
-            slots = pages.setdefault((page["phase"], page["loader"]), {})
-            for slot in page["slots"]:
-                slots.setdefault(slot["name"], []).append(slot)
-    merged = [
-        {"phase": phase, "loader": loader, "slots": [_merged(parts, module) for parts in slots.values()]}
-        for (phase, loader), slots in pages.items()
-    ]
+    slots: dict[tuple[Any, ...], list[StateDict]] = {}
+    for page in chain.from_iterable(state["pages"] for state in states):
+        for slot in page["slots"]:
+            slots.setdefault((slot["phase"], slot["loader"], slot["name"]), []).append(slot)
+    merged = [{"slots": [_merged(parts, module) for parts in slots.values()]}]
     unlogged = [state.get("metrics", {}) for state in states]
     metrics = {
         path: merged_metric([part[path] for part in unlogged if path in part], _found(path, module))
@@ -34,7 +30,7 @@ def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = 
     return {"pages": merged, "values": states[0]["values"], "metrics": metrics}
 
 
-def _merged(parts: list[dict[str, Any]], module: nn.Module | None) -> dict[str, Any]:
+def _merged(parts: list[StateDict], module: nn.Module | None) -> StateDict:
     """Return one slot's state from those of the ranks that logged it."""
     used = [part for part in parts if part["updated"]] or parts[:1]
     total, count, values = merge(used[0]["given"]["reduce_fx"], used)

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+StateDict = dict[str, Any]
+
 _PARTS = vars(nn.Module()).keys() - {"_buffers"}
 
 
@@ -18,7 +20,7 @@ def is_metric(value: object) -> bool:
     return all(callable(getattr(value, name, None)) for name in ("update", "compute", "reset"))
 
 
-def metric_state(metric: Any) -> dict[str, Any]:
+def metric_state(metric: Any) -> StateDict:
     """Return the sums of a torchmetrics-like object: what it names in ``_defaults``, and how often it was updated."""
     names = [*getattr(metric, "_defaults", {}), *(["_update_count"] if hasattr(metric, "_update_count") else [])]
     return {name: _beside(None, getattr(metric, name)) for name in names}  # metrics add to theirs in place
@@ -32,12 +34,12 @@ def restore_metric(metric: Any, states: Mapping[str, Any]) -> None:
         metric._computed = None
 
 
-def merged_metric(parts: Sequence[Mapping[str, Any]], metric: Any) -> dict[str, Any]:
+def merged_metric(parts: Sequence[Mapping[str, Any]], metric: Any) -> StateDict:
     """Return a metric object's sums from several of its states, merged as torchmetrics does it between ranks."""
     if len(parts) == 1:
         return dict(parts[0])
     reductions = getattr(metric, "_reductions", {})
-    merged: dict[str, Any] = {}
+    merged: StateDict = {}
     for name, first in parts[0].items():
         values = [part[name] for part in parts]
         if isinstance(first, list):
@@ -71,7 +73,7 @@ def reset_metrics(metrics: Iterable[Any], module: nn.Module | None) -> None:
         metric.reset()
 
 
-def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, dict[str, Any]]:
+def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, StateDict]:
     """Return the sums of the metric objects in a module that were updated, by name.
 
     ``but``: ids of those that are kept elsewhere.

@@ -19,6 +19,7 @@ from lt_core.logging.recorder import Given, Recorder
 from lt_core.ranks import Ranks
 from lt_core.states import Stage
 from lt_loops.logging.metric_state import (
+    StateDict,
     keep_metrics,
     metric_state,
     reset_metrics,
@@ -74,7 +75,7 @@ class RunRecorder(Recorder):
         self._slot_kind = SingleSlot if policy.single_precision else Slot
         self.stepping: set[str] = set()
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
-        self._stashed: list[tuple[Any, dict[str, Any]]] = []
+        self._stashed: list[tuple[Any, StateDict]] = []
         self.take_published({})
 
     # ---- called by the loops -----------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ class RunRecorder(Recorder):
             self.reset(group)
         self.take_published({})
 
-    def step_values(self, group: str) -> dict[str, Any]:
+    def step_values(self, group: str) -> StateDict:
         """Return for the loggers the last values with ``on_step`` of ``group``, and publish them to callbacks and bar.
 
         In an evaluation of several loaders they are of the present loader alone. Training steps alone are common to the
@@ -185,7 +186,7 @@ class RunRecorder(Recorder):
         """Return the names of training's step values that are for the loggers."""
         return [slot.step_name for slot in self._of("train") if slot.on_step and slot.to_logger]
 
-    def epoch_values(self, group: str) -> dict[str, Any]:
+    def epoch_values(self, group: str) -> StateDict:
         """Return for the loggers the values with ``on_epoch`` of ``group``, and publish them to callbacks and bar.
 
         Slots that an earlier call of the same epoch has closed are left as they are, so that it can be called before
@@ -271,7 +272,7 @@ class RunRecorder(Recorder):
         # callbacks monitor the steps of training and the epochs of everything
         self._publish(slot, slot.step_name, value, to_callbacks=slot.phase.group == "train")
 
-    def by_loader(self, group: str) -> list[dict[str, Any]]:
+    def by_loader(self, group: str) -> list[StateDict]:
         """Return what ``validate``/``test`` give the user: epoch values, a dict for each loader."""
         loaders: list[int | None] = [*sorted({loader for (_, loader) in self._pages if loader is not None})]
         closed = [slot for slot in self._of(group) if slot.closed]
@@ -415,7 +416,7 @@ class RunRecorder(Recorder):
 
     # ---- what crosses processes, and what was sent -------------------------------------------------------------------
 
-    def published(self) -> dict[str, dict[str, Any]]:
+    def published(self) -> dict[str, StateDict]:
         """Return the values that others read, by kind and name, on the CPU."""
         return {
             "callback": {name: value.cpu() for name, value in self.callback_metrics().items()},
@@ -425,13 +426,11 @@ class RunRecorder(Recorder):
 
     def take_published(self, values: Mapping[str, Mapping[str, Any]]) -> None:
         """Show what :meth:`published` returned in another process, or a checkpoint holds."""
-        self.values: dict[str, dict[str, Any]] = {
-            kind: dict(values.get(kind, {})) for kind in ("callback", "logged", "bar")
-        }
+        self.values: dict[str, StateDict] = {kind: dict(values.get(kind, {})) for kind in ("callback", "logged", "bar")}
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return the sums of the unfinished epoch and the published values, as plain data and tensors.
 
         Metric objects of the module that were updated and not logged yet are among the sums.
@@ -466,14 +465,14 @@ class RunRecorder(Recorder):
         if self.module is not None:
             restore_metrics_of(self.module, state.get("metrics", {}))
 
-    def sums_of(self, group: str) -> list[dict[str, Any]] | None:
+    def sums_of(self, group: str) -> list[StateDict] | None:
         """Return the sums of an evaluation in hand for :meth:`take_sums`; None where no file can hold one of them."""
         slots = [slot for slot in self._of(group) if slot.updated]
         if any(callable(s.reduce) or (s.metric is not None and not hasattr(s.metric, "_defaults")) for s in slots):
             return None
         return [slot.state_dict() for slot in slots]
 
-    def take_sums(self, sums: list[dict[str, Any]]) -> None:
+    def take_sums(self, sums: list[StateDict]) -> None:
         """Go on with the sums of an evaluation that another run began."""
         for saved in sums:
             self._slot_from(saved)
@@ -485,7 +484,7 @@ class RunRecorder(Recorder):
         self._note_steps(slot)
         return slot
 
-    def _metrics_not_logged(self) -> dict[str, Any]:
+    def _metrics_not_logged(self) -> StateDict:
         evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats what is cut short
         if self.module is None or evaluating:
             return {}
@@ -547,7 +546,7 @@ class Size(int):
 class _CallbackMetrics(dict[str, Tensor]):
     """Values as tensors; changes go on to where they came from."""
 
-    def __init__(self, kept: dict[str, Any]) -> None:
+    def __init__(self, kept: StateDict) -> None:
         super().__init__({name: _as_tensor(value) for name, value in kept.items()})
         self._kept = kept
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 from lt_core.errors import LogError
 from lt_core.logging.recorder import Given
 from lt_core.states import Stage
-from lt_loops.logging.metric_state import is_metric, merged_metric, metric_state, restore_metric
+from lt_loops.logging.metric_state import StateDict, is_metric, merged_metric, metric_state, restore_metric
 
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
@@ -158,7 +158,7 @@ class Slot:
         self.updated = self.fresh = self.closed = self.published = False
         self.last: Any = None
         self._closed_value: Any = None
-        self._restored: dict[str, Any] | None = None
+        self._restored: StateDict | None = None
         self._pending: list[Tensor] = []
         self._weights: list[float] = []
         self._values: list[Any] = []
@@ -365,7 +365,7 @@ class Slot:
 
     # ---- ranks -------------------------------------------------------------------------------------------------------
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> StateDict:
         """Return the totals as plain numbers, for the exchange between ranks."""
         self._sum_pending()
         reduce_fx = CALLABLE if callable(self.reduce) else self.reduce
@@ -386,7 +386,7 @@ class Slot:
             return None
         return next((name for name, part in self.context.module.named_modules() if part is self.metric), None)
 
-    def close(self, parts: list[dict[str, Any]] | None = None) -> Any:
+    def close(self, parts: list[StateDict] | None = None) -> Any:
         """Return the epoch's value, over all ranks where their ``parts`` are given; later calls return the same."""
         if not self.closed:
             if parts is None or self.metric is not None:
@@ -417,7 +417,7 @@ class Slot:
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return name, settings and sums, as plain data and tensors."""
         return {
             **self.to_wire(),

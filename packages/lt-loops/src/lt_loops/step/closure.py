@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,9 +67,9 @@ class ClosureWindow(Window):
 
         self.stepped = []
         if self.hooked_step:
-            with _StepsSeen() as seen:
+            with _steps_seen() as seen:
                 self.step_hook(position.epoch, index, self.proxy, closure)
-            self.stepped = self.stepped or [bool(seen.count)]
+            self.stepped = self.stepped or [bool(seen)]
         else:
             self._take_step(self.optimizer, closure)
         if not calls:
@@ -115,20 +115,16 @@ class ClosureWindow(Window):
         self.plan.prepare(optimizer)
 
 
-class _StepsSeen:
-    """Counts the steps of any of torch's optimizers while it is entered.
+@contextmanager
+def _steps_seen() -> Iterator[list[object]]:
+    """Return a context whose list gets each step of any of torch's optimizers.
 
     An ``optimizer_step`` may step by other ways than ``optimizer.step()``: SAM's ``second_step`` steps another
     optimizer.
     """
-
-    def __enter__(self) -> Self:
-        self.count = 0
-        self._handle = register_optimizer_step_post_hook(self._see)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._handle.remove()
-
-    def _see(self, *step: object) -> None:
-        self.count += 1
+    seen: list[object] = []
+    handle = register_optimizer_step_post_hook(lambda *step: seen.append(step))
+    try:
+        yield seen
+    finally:
+        handle.remove()

@@ -35,14 +35,11 @@ def loss_and_weight(output: Any) -> tuple[Tensor | None, Weight | None]:
     if output is None:
         return None, None
     if isinstance(output, Mapping) and "loss" in output:
-        weight = output.get("loss_weight")
-        if weight is not None and not isinstance(weight, (Tensor, Real)):
-            raise _no_loss(output, f"its 'loss_weight' is a {type(weight).__name__}, expected a number of samples")
-        loss = output["loss"]
+        loss, weight = output["loss"], _weight_of(output)
         if loss is None:
             return None, None
         if isinstance(loss, Tensor):
-            return _scalar(loss), None if weight is None else _read(weight)
+            return _scalar(loss), weight
         raise _no_loss(output, f"its 'loss' is a {type(loss).__name__}")
     raise _no_loss(output, "there is no loss in it")
 
@@ -52,7 +49,6 @@ def read_losses(output: Any, names: list[str] | None) -> tuple[list[tuple[Tensor
     if names is None or not isinstance(output, Mapping) or "loss" in output:
         loss, weight = loss_and_weight(output)
         return ([] if loss is None else [(loss, None)]), weight
-    weight = output.get("loss_weight")
     losses = {name: value for name, value in output.items() if name != "loss_weight"}
     unknown = [name for name in losses if name not in names]
     if unknown and not any(name in names for name in losses):
@@ -68,7 +64,7 @@ def read_losses(output: Any, names: list[str] | None) -> tuple[list[tuple[Tensor
     for name, value in kept:
         if not isinstance(value, Tensor):
             raise _no_loss(output, f"its {name!r} is a {type(value).__name__}")
-    return [(_scalar(value), name) for name, value in kept], None if weight is None else _read(weight)
+    return [(_scalar(value), name) for name, value in kept], _weight_of(output)
 
 
 def balanced(
@@ -135,9 +131,15 @@ def _or_one(total: Weight) -> Weight:
     return total + (total == 0) if isinstance(total, Tensor) else total or 1.0
 
 
-def _read(weight: Any) -> Weight:
-    on_device = isinstance(weight, Tensor) and weight.device.type != "cpu"
-    return weight.detach().reshape(()) if on_device else float(weight)
+def _weight_of(output: Mapping[Any, Any]) -> Weight | None:
+    weight = output.get("loss_weight")
+    if weight is None:
+        return None
+    if isinstance(weight, Tensor) and weight.device.type != "cpu":
+        return weight.detach().reshape(())
+    if isinstance(weight, Tensor | Real):
+        return float(weight)
+    raise _no_loss(output, f"its 'loss_weight' is a {type(weight).__name__}, expected a number of samples")
 
 
 def zero_loss(module: LightningModule) -> Tensor:

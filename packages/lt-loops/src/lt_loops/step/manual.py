@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -59,26 +58,22 @@ class Manual(RunningStep):
             self.strategy.reduce_gradients(self.module.parameters())  # all: ranks may have used different ones
 
     def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None, **arguments: Any) -> Any:
-        if closure is not None:
-            closure = partial(self.in_step, closure)
-        if closure is None or self.precision.scales:
-            value = None if closure is None else closure()  # a scaler must see the gradients before it decides
-            self.plan.prepare(optimizer)
-            self.stepped |= self.plan.take_step(optimizer, **arguments)
-        else:
-            value = self._step_with(optimizer, closure, arguments)
-        self.training.open_gradients = [o for o in self.training.open_gradients if o is not optimizer]
-        return value
-
-    def _step_with(self, optimizer: Optimizer, closure: Callable[[], Any], arguments: dict[str, Any]) -> Any:
         values: list[Any] = []
 
         def prepared() -> Any:
-            values.append(closure())
+            values.append(self.in_step(closure))
             self.plan.prepare(optimizer)
             return values[-1]
 
-        self.stepped |= self.plan.take_step(optimizer, prepared, **arguments)
+        own: tuple[Callable[[], Any], ...] = ()
+        if closure is None:
+            self.plan.prepare(optimizer)
+        elif self.precision.scales:
+            prepared()  # a scaler must see the gradients before it decides
+        else:
+            own = (prepared,)
+        self.stepped |= self.plan.take_step(optimizer, *own, **arguments)
+        self.training.open_gradients = [o for o in self.training.open_gradients if o is not optimizer]
         return values[0] if values else None
 
     @contextmanager
