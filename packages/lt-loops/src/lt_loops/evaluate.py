@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -21,7 +21,6 @@ from lt_core.strategy import Strategy
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.preparation import set_up
 from lt_loops.run.frame import Run
-from lt_loops.run.job import Job
 from lt_loops.run.signals import ended_by_signal
 from lt_loops.session import Session
 from lt_loops.setup.feeds import eval_limits
@@ -77,7 +76,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     with (
         sums_reset(run.recorder, group),
         model_in_eval_mode(run.module, recorder, word),
-        gradients_off(run.job, run.strategy, nested=run.is_inside_another),
+        run.without_gradients(),
     ):
         for _ in read(run, group, feeds, limit, done):
             done += 1
@@ -113,7 +112,7 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
         collected: list[list[Any]] = [[] for _ in run.evaluation.feeds("predict")]
         if return_predictions:  # hooks may look at what there is
             run.outputs = collected[0] if len(collected) == 1 else collected
-        with gradients_off(run.job, run.strategy, nested=run.is_inside_another):
+        with run.without_gradients():
             for loader_idx, output in predictions(run):
                 if return_predictions:
                     collected[loader_idx].append(output if on_host else move_to_device(output, "cpu"))
@@ -135,7 +134,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
         try:
             while True:
                 # off while a batch is computed, not in the caller's code between two batches
-                with gradients_off(run.job, run.strategy, nested=run.is_inside_another):
+                with run.without_gradients():
                     found = next(outputs, None)
                 if found is None:
                     break
@@ -200,7 +199,12 @@ def read(
     if first is not None and feeds[0] is not first:  # a hook had them reloaded
         opened = None
     method = f"{word}_step"
-    step, taken = eval_step(run.job, run.strategy.bind(run.model, method), method, several)
+    if several:
+        check_takes_index(run.module, method)
+    step = run.job.parts.eval_precision.wrap_step(run.strategy.bind(run.model, method))
+    if run.job.profiler is not None:
+        step = run.job.profiler.wrap(method, step)
+    step, taken = fitted(getattr(run.module, method), step, OFFERED, 2 + several)
     # *args, which hands on to a parent's method, gets dataloader_idx only where there are several loaders
     starts = [fitted(hook, hook, OFFERED, 2 + several) for hook in run.hooks[f"on_{word}_batch_start"]]
     ends = [fitted(hook, hook, ("outputs", *OFFERED), 3 + several) for hook in run.hooks[f"on_{word}_batch_end"]]
@@ -248,21 +252,6 @@ def read(
                     return
 
 
-def eval_step(job: Job, bound: Callable[..., Any], method: str, several: bool) -> tuple[Callable[..., Any], int]:
-    """Return a step that the strategy has bound, and how many of ``batch, batch_idx, dataloader_idx`` it takes.
-
-    Raises:
-        HookError: for several loaders and a step without ``dataloader_idx``.
-    """
-    module, profiler = job.module, job.profiler
-    if several:
-        check_takes_index(module, method)
-    step = job.parts.eval_precision.wrap_step(bound)
-    if profiler is not None:
-        step = profiler.wrap(method, step)
-    return fitted(getattr(module, method), step, OFFERED, 2 + several)
-
-
 @contextmanager
 def model_in_eval_mode(module: LightningModule, recorder: RunRecorder, word: str) -> Iterator[None]:
     """Go to eval mode and back: each submodule to the mode that it had."""
@@ -289,20 +278,6 @@ def sums_reset(recorder: RunRecorder, group: str) -> Iterator[None]:
         yield
     finally:
         recorder.reset(group)
-
-
-@contextmanager
-def gradients_off(job: Job, strategy: Strategy, *, nested: bool) -> Iterator[None]:
-    """Turn gradients off: by inference mode where asked for and possible, else by ``no_grad``.
-
-    Inside ``fit``, and in a run that is ``nested`` in a hook of another, it is always ``no_grad``: what a module keeps
-    from a validation (rotary tables, masks, a memory bank) is used in training, and a tensor made in inference mode can
-    neither be changed there nor saved for backward.
-    """
-    possible = strategy.capabilities.inference_mode and job.stage != "fit" and not nested
-    infers = job.settings.inference_mode and possible
-    with torch.inference_mode() if infers else torch.no_grad():
-        yield
 
 
 def _numbers(values: dict[str, Any]) -> dict[str, float]:

@@ -236,10 +236,10 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             given = {"train_dataloaders": train_dataloaders, "val_dataloaders": val_dataloaders}
             given |= {"datamodule": datamodule, "ckpt_path": ckpt_path, "weights_only": weights_only}
             return self.fit(model, **in_todays_names("fit", given, unknown))
-        with silenced(self.settings.silence):
-            loaders, start = {"train": train_dataloaders, "validate": val_dataloaders}, self.settings.ckpt_path
+        with silenced(self._settings.silence):
+            loaders, start = {"train": train_dataloaders, "validate": val_dataloaders}, self._settings.ckpt_path
             run = self._new_run("fit", model, loaders, datamodule, ckpt_path or start, weights_only)
-            self.settings.note_default_epochs()
+            self._settings.note_default_epochs()
             self._fitted = None  # a fit that fails leaves nothing to continue
             result = self.strategy.launch(run_fit, run)
             self._finish(run, result)
@@ -304,7 +304,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             A list of outputs, or for several loaders a list of such lists; None without ``return_predictions``.
         """
         call = locals()
-        with silenced(self.settings.silence):
+        with silenced(self._settings.silence):
             run = self._eval_run("predict", call)
             result = self.strategy.launch(run_predict, run, return_predictions is not False)
             self._finish(run, result)
@@ -343,7 +343,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if unknown := call["unknown"]:
             known = {name: value for name, value in call.items() if name not in ("self", "unknown")}
             call = in_todays_names(stage, known, unknown)
-        with silenced(self.settings.silence):
+        with silenced(self._settings.silence):
             run = self._eval_run(stage, call)
             result = self.strategy.launch(run_evaluate, run)
             self._finish(run, result)
@@ -399,13 +399,13 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             given=module,
             loaders=Loaders.of_call(stage, module, datamodule, loaders),
             profiler=self.active_profiler,
-            settings=self.settings,
+            settings=self._settings,
             limits=self._limits,
             parts=self._parts,
             ckpt_path=path,
             word=asked if asked in WORDS else "",
             trusted=weights_only is False,
-            compile_options=compiled if self.settings.compile is None else self.settings.compile,
+            compile_options=compiled if self._settings.compile is None else self._settings.compile,
             policy=self.policy,
         )
         return Run(job, partial(setattr, self, "_run"), last=self._fitted if continues else None)
@@ -418,7 +418,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         run.status = result.status
         if run.stage == "fit":
             self._fitted = run
-            if self.settings.enable_progress_bar is not False:
+            if self._settings.enable_progress_bar is not False:
                 self._print_logger_hint()
         self._exit_after_signal(run.stopping)  # whose status says what a scheduler waits for, whatever was saved
         if result.save_error:
@@ -648,4 +648,4 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     @property
     def active_profiler(self) -> Profiler | None:
         """The profiler if the user asked for one."""
-        return None if self.settings.profiler is None else by_action(self.profiler)
+        return None if self._settings.profiler is None else by_action(self.profiler)

@@ -19,7 +19,7 @@ from lt_core.precision import Precision
 from lt_core.seed import preserve_generators, preserve_owned_generators
 from lt_loops.arguments.limits import LIMITS, Limits
 from lt_loops.boundary import serve_at_end
-from lt_loops.evaluate import evaluate, gradients_off, predictions
+from lt_loops.evaluate import evaluate, predictions
 from lt_loops.fit import train_epoch
 from lt_loops.run.frame import Run
 from lt_loops.run.training import Training
@@ -131,7 +131,7 @@ def _measure(run: Run, losses: _Losses, max_steps: int) -> Trial:
     else:
         run.phase = run.stage
         if run.stage == "predict":
-            with gradients_off(run.job, run.strategy, nested=True):
+            with run.without_gradients():
                 deque(predictions(run, max_steps), 0)
         else:
             evaluate(run, run.stage, max_steps)

@@ -232,8 +232,9 @@ class Evaluation(Owner):
         return [position.epoch, position.batch, *most, *sizes]
 
     def validated(self) -> None:
-        self._position.mark_validated()
-        self._clock = AgreedTime(self._position.batches)
+        position = self._position
+        position.validated, position.validated_seconds = position.batch, position.seconds
+        self._clock = AgreedTime(position.batches)
         if (every := self._multiples) is not None:
             self._every = Every(every.duration, self._elapsed, ("", 0))  # counts from here on
 

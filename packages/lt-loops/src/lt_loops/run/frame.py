@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import nn
 
 from lt_core.callback import Callback
@@ -213,6 +214,16 @@ class Run:
             yield
         finally:
             self.loggers[:] = loggers
+
+    def without_gradients(self) -> AbstractContextManager[None]:
+        """Turn gradients off: by inference mode where asked for and possible, else by ``no_grad``.
+
+        Inside ``fit``, and in a run inside a hook of another, it is always ``no_grad``: what a module keeps from a
+        validation (rotary tables, masks, a memory bank) is used in training, and a tensor made in inference mode can
+        neither be changed there nor saved for backward.
+        """
+        possible = self.strategy.capabilities.inference_mode and self.stage != "fit" and not self.is_inside_another
+        return torch.inference_mode() if self.job.settings.inference_mode and possible else torch.no_grad()
 
     def measured(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Return the batches as they are, or with the wait for each measured as ``"get_batch"``."""

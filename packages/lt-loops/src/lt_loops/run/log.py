@@ -52,6 +52,7 @@ class Log(Owner):
         self._every: Every | tuple[str, int] | None = None
         self._row_step = 0
         self._all: list[Logger] = list(context.job.parts.loggers)
+        self._loggers = [] if self._strategy.rank else self._all  # to which this rank sends
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self.file_at = (0, 0)
         self._kept: dict[int, list[dict[str, Any]]] = {}
@@ -86,11 +87,6 @@ class Log(Owner):
     def active(self) -> bool:
         """Whether there are loggers, on any rank."""
         return bool(self._all)
-
-    @property
-    def _loggers(self) -> list[Logger]:
-        """Those that this rank sends to."""
-        return [] if self._strategy.rank else self._all
 
     @property
     def _row_interval(self) -> Every | None:

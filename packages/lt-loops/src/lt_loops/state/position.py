@@ -88,9 +88,6 @@ class Position:
         finally:
             self.epoch = here
 
-    def mark_validated(self) -> None:
-        self.validated, self.validated_seconds = self.batch, self.seconds
-
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)
 
