@@ -36,7 +36,6 @@ MODULES = {
         "lt_core.files.atomic_file",
         "lt_core.files.checkpoint_header",
         "lt_core.loading.from_checkpoint",
-        "lt_core.files.partial_save",
         "lt_core.files.plain_data",
         "lt_core.files.typed_data",
         "lt_core.hooks",

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fit_order import FIT_ORDER
+
 from lt_core.callback import Callback
-from lt_core.hooks import CALLBACK_HOOKS, FIT_ORDER, MODULE_HOOKS
+from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.module import LightningModule
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit

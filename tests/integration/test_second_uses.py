@@ -8,6 +8,7 @@ import contextlib
 import copy
 import os
 import pickle
+import runpy
 import signal
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from lt import callbacks as cb
 from lt import loggers as lg
 from lt_core import Callback, LightningModule
-from lt_core.hooks import CALLBACK_HOOKS, FIT_ORDER
+from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.plugins import ROLES
 from lt_data import LightningDataModule
 from lt_loops import Trainer
@@ -297,6 +298,7 @@ def test_a_fit_with_a_used_object_is_that_of_a_new_one(kind, use, tmp_path, monk
 
 # ---- a run inside a hook ---------------------------------------------------------------------------------------------
 
+FIT_ORDER = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "fit_order.py"))["FIT_ORDER"]
 HOOKS = [name for name in FIT_ORDER if name in CALLBACK_HOOKS] + ["on_test_epoch_start", "on_predict_batch_end"]
 
 

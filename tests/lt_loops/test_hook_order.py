@@ -3,15 +3,19 @@
 import functools
 import inspect
 import re
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from lt_core import Callback, DataSource, LightningModule
-from lt_core.hooks import CALLBACK_HOOKS, FIT_ORDER, MODULE_HOOKS
+from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
+
+FIT_ORDER = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "fit_order.py"))["FIT_ORDER"]
 
 STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 UNSEEN = {"state_dict", "load_state_dict", "lr_scheduler_step", "train_dataloader", "on_saved", "on_interrupt"}

@@ -6,6 +6,8 @@ from torch import nn
 
 from lt_core.errors import CheckpointError, ConfigError
 
+pytest.importorskip("lt_tuning", reason="leaves weights out")
+
 
 @pytest.fixture
 def tuned(net):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -27,7 +28,7 @@ def checks_arguments(init: Callable[P, T]) -> Callable[P, T]:
         ConfigTypeError: saying what was expected, what was received, and the way out.
     """
     signature = inspect.signature(init)
-    rules = {name: list(_kinds(parameter.annotation)) for name, parameter in signature.parameters.items()}
+    rules = {name: _kinds(parameter.annotation) for name, parameter in signature.parameters.items()}
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
 
     @wraps(init)
@@ -45,12 +46,10 @@ def checks_arguments(init: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
-def _kinds(annotation: Any) -> Iterator[str]:
-    """Yield the kinds that an annotation (a string) allows; none where it says something else too."""
-    parts = str(annotation).split(" | ")
-    inside_brackets = any(part.count("[") != part.count("]") for part in parts)
-    kinds = [part.strip().split("[")[0] for part in parts]
-    return iter(() if inside_brackets or any(kind not in _KINDS for kind in kinds) else kinds)
+def _kinds(annotation: Any) -> list[str]:
+    """Return the kinds that an annotation (a string) allows; none where it says something else too."""
+    kinds = re.sub(r"\[.*\]", "", str(annotation)).split(" | ")
+    return kinds if _KINDS.keys() >= set(kinds) else []
 
 
 def _is_flag(value: object) -> bool:

@@ -112,18 +112,18 @@ def _shared_size(batch: Any) -> int | None:
 
 
 def _sizes(item: Any, where: str) -> Iterator[tuple[str, int]]:
+    parts: dict[str, Any] = {}
     if isinstance(item, Tensor):
         if item.dim():
             yield where, item.shape[0]
     elif isinstance(item, Mapping):
-        for key, value in item.items():
-            yield from _sizes(value, f"{where}[{key!r}]")
+        parts = {f"[{key!r}]": value for key, value in item.items()}
     elif isinstance(item, (list, tuple)):
-        for index, value in enumerate(item):
-            yield from _sizes(value, f"{where}[{index}]")
+        parts = {f"[{index}]": value for index, value in enumerate(item)}
     elif dataclasses.is_dataclass(item) and not isinstance(item, type):
-        for field in dataclasses.fields(item):
-            yield from _sizes(getattr(item, field.name, None), f"{where}.{field.name}")
+        parts = {f".{field.name}": getattr(item, field.name, None) for field in dataclasses.fields(item)}
+    for way, part in parts.items():
+        yield from _sizes(part, where + way)
 
 
 def is_out_of_memory(error: Exception) -> bool:

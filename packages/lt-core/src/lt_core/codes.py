@@ -13,7 +13,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT524",
         "LT528",
         "LT602",
-        "LT616",
         "LT622",
         "LT651",
         "LT655",

@@ -301,9 +301,7 @@ def make_feed(
 
 def holds_loaders(given: Any) -> bool:
     """Return whether ``given`` is a list or dict of loaders, and not one loader such as a list of batches."""
-    if isinstance(given, (list, tuple)):
-        return bool(given) and all(_is_loader(item) for item in given)
-    return isinstance(given, Mapping)
+    return isinstance(given, Mapping) or (isinstance(given, (list, tuple)) and _is_loader(given))
 
 
 def each_loader(given: Any) -> list[Any]:

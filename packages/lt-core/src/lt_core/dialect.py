@@ -39,8 +39,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from torch import nn
-
 from lt_core import plugins
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
@@ -183,13 +181,7 @@ def dialects(names: Iterable[str] | None = None) -> list[Dialect]:
 
 def spoken_by(owner: object) -> set[str]:
     """Return the old names that methods of ``owner`` have."""
-    kind = type(owner)
-    if getattr(kind, "__getattr__", nn.Module.__getattr__) is not nn.Module.__getattr__:
-        return {name for name in spoken() if callable(getattr(owner, name, None))}
-    # without asking a module, whose every missing attribute is an exception
-    own = getattr(owner, "__dict__", {})
-    parts = own.get("_modules", {})
-    return {name for name in spoken() if callable(own.get(name, getattr(kind, name, parts.get(name))))}
+    return {name for name in spoken() if callable(getattr(owner, name, None))}
 
 
 def attribute_of(owner: Any, name: str) -> Any:

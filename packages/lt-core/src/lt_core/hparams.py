@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -302,7 +302,7 @@ def _chosen(owner: object, args: Sequence[Any], given: dict[str, Any] | None) ->
 
 def _copied(value: Any) -> Any:
     """Return a copy of containers and tensors; modules, functions and other objects stay the same."""
-    if isinstance(value, dict) and type(value) in (dict, AttributeDict):
+    if type(value) in (dict, AttributeDict):
         return type(value)({key: _copied(item) for key, item in value.items()})
     if type(value) in (list, tuple, set):
         return type(value)(_copied(item) for item in value)
@@ -314,27 +314,17 @@ def _copied(value: Any) -> Any:
 
 
 def _warn_of_names_only(owner: HyperparametersMixin, kept: Mapping[str, Any], argument: str | None) -> None:
-    names = list(_names_only(owner, kept))
-    if not names:
-        return
-    again = ", ".join(f"{name}=..." for name in names) if argument == "kwargs" else f"{argument or 'it'}=..."
-    kind = type(owner).__qualname__
-    warn(
-        f"{kind}.save_hyperparameters(): {', '.join(map(repr, names))} cannot be saved as plain data, so checkpoints "
-        f"hold only the name. To load one: {kind}.load_from_checkpoint(path, {again}). To leave it out in silence: "
-        f"save_hyperparameters(ignore={names!r}).",
-        code="LT651",
-    )
-
-
-def _names_only(owner: HyperparametersMixin, kept: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what can only be saved by name, and must be given again at load: it is no argument's default."""
-    hints = _hints_of(owner)
+    """Warn of values that can only be saved by name, and must be given again at load: no argument's default is one."""
+    hints, kind = _hints_of(owner), type(owner).__qualname__
     lost = [name for name, value in kept.items() if not comes_back(value, hints.get(name))]
-    if not lost:
-        return
-    parameters = inspect.signature(type(owner).__init__).parameters
+    parameters = inspect.signature(type(owner).__init__).parameters if lost else {}
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for name in lost:
-        if parameters[name].default is not kept[name] if name in parameters else takes_all:
-            yield name
+    names = [n for n in lost if (parameters[n].default is not kept[n] if n in parameters else takes_all)]
+    if names:
+        again = ", ".join(f"{name}=..." for name in names) if argument == "kwargs" else f"{argument or 'it'}=..."
+        warn(
+            f"{kind}.save_hyperparameters(): {', '.join(map(repr, names))} cannot be saved as plain data, so "
+            f"checkpoints hold only the name. To load one: {kind}.load_from_checkpoint(path, {again}). To leave it "
+            f"out in silence: save_hyperparameters(ignore={names!r}).",
+            code="LT651",
+        )

@@ -234,17 +234,17 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     @property
     def current_epoch(self) -> int:
         """Number of the present epoch, from 0; 0 without a Trainer."""
-        return 0 if (trainer := self._trainer) is None else trainer.current_epoch
+        return int(getattr(self._trainer, "current_epoch", 0))
 
     @property
     def global_step(self) -> int:
         """Optimizer steps taken; 0 without a Trainer."""
-        return 0 if (trainer := self._trainer) is None else trainer.global_step
+        return int(getattr(self._trainer, "global_step", 0))
 
     @property
     def global_rank(self) -> int:
         """Number of this process in the job, from 0."""
-        return 0 if (trainer := self._trainer) is None else trainer.global_rank
+        return int(getattr(self._trainer, "global_rank", 0))
 
     @property
     def device_mesh(self) -> Any:
@@ -257,7 +257,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     @property
     def local_rank(self) -> int:
         """Number of this process on its node, from 0."""
-        return 0 if (trainer := self._trainer) is None else trainer.local_rank
+        return int(getattr(self._trainer, "local_rank", 0))
 
     def _ranks(self) -> Ranks | None:
         trainer = self._trainer

@@ -105,6 +105,7 @@ _BY_PACKAGE = {
         "lt-explain": "explain",
         "lt-lowbits": "flatten_tensor restore_tensors unflatten_tensor",
         "lt-memory": "memory out_of_memory",
+        "lt-tuning": "check_left_out check_patterns leave_out",
         "lt-compat": "action_profiler to_onnx to_torchscript trainer_state",
     },
     "trainers": {"lt-loops": "default"},

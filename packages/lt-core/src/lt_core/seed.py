@@ -12,7 +12,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -125,7 +125,8 @@ def capture_generators() -> dict[str, Any]:
     """
     state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if (numpy := sys.modules.get("numpy")) is not None:
-        state["numpy"] = _numpy_state(numpy)
+        found = numpy.random.get_state(legacy=False)
+        state["numpy"] = _with_key(found, lambda key: torch.frombuffer(bytearray(key.tobytes()), dtype=torch.int32))
     for name, accelerator in opened().items():
         if (of_device := accelerator.generator_state()) is not None:
             state[name] = of_device
@@ -144,7 +145,8 @@ def restore_generators(state: dict[str, Any]) -> None:
         torch.set_rng_state(state["torch"].cpu())
     numpy = sys.modules.get("numpy")
     if numpy is not None and "numpy" in state:
-        numpy.random.set_state(_numpy_state_back(numpy, state["numpy"]))
+        back = _with_key(state["numpy"], lambda key: numpy.array(key.tolist(), dtype="int32").view("uint32"))
+        numpy.random.set_state(back)
     for name, accelerator in opened().items():
         if name in state:
             accelerator.restore_generator(state[name])
@@ -216,16 +218,8 @@ def seed_of_environment() -> int | None:
     return None
 
 
-def _numpy_state(numpy: Any) -> dict[str, Any]:
-    state: dict[str, Any] = numpy.random.get_state(legacy=False)
+def _with_key(state: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
     inner = dict(state["state"])
-    if "key" in inner:
-        inner["key"] = torch.frombuffer(bytearray(inner["key"].tobytes()), dtype=torch.int32)
-    return {**state, "state": inner}
-
-
-def _numpy_state_back(numpy: Any, state: dict[str, Any]) -> dict[str, Any]:
-    inner = dict(state["state"])
-    if "key" in inner:
-        inner["key"] = numpy.array(inner["key"].tolist(), dtype="int32").view("uint32")
+    if "key" in inner:  # of a Mersenne twister
+        inner["key"] = change(inner["key"])
     return {**state, "state": inner}

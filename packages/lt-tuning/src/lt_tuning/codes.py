@@ -8,5 +8,6 @@ WARNINGS: frozenset[str] = frozenset(
     {
         "LT181",
         "LT353",
+        "LT616",
     }
 )

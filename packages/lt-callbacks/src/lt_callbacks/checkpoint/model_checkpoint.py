@@ -31,10 +31,9 @@ from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
 from lt_core.duration import Duration
 from lt_core.errors import ConfigError, warn
-from lt_core.files.partial_save import check_patterns
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.plugins import install_hint
+from lt_core.plugins import install_hint, load
 from lt_core.trainer import TrainerAPI
 
 __all__ = ["ModelCheckpoint"]
@@ -295,7 +294,7 @@ class ModelCheckpoint(Checkpoint):
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         if self.exclude:
-            check_patterns(self.exclude, pl_module, pl_module.state_dict())
+            load("defaults", "check_patterns")(self.exclude, pl_module, pl_module.state_dict())
         self._schedule.start(trainer)
         self._in_first_step = not trainer.global_step and not trainer.fast_dev_run
         self._last_global_step_saved = min(self._last_global_step_saved, trainer.global_step)  # of a fit before

@@ -178,9 +178,10 @@ def constructor_hints(cls: type[Any]) -> dict[str, Any]:
 
 
 def annotated_classes(hint: Any) -> list[type[Any]]:
-    """Return the classes that an annotation allows: those of ``A | None`` are ``A`` and ``NoneType``."""
+    """Return the classes that an annotation allows: of ``list[int] | None`` they are ``list`` and ``NoneType``."""
     kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    return [kind for kind in kinds if isinstance(kind, type)]
+    origins = [typing.get_origin(kind) or kind for kind in kinds]
+    return [kind for kind in origins if isinstance(kind, type)]
 
 
 def enum_member(kind: type[enum.Enum], saved: Any) -> enum.Enum | None:

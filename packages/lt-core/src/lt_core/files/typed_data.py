@@ -222,8 +222,11 @@ def with_types(tree: dict[str, Any]) -> dict[str, Any]:
 def marks_of(tree: dict[str, Any]) -> list[tuple[list[Any], Any, Any]]:
     """Return the entries of a file that can be ones; anyone may have written them."""
     found = tree.get(_KEY)
-    entries = [each for each in found if type(each) is tuple and len(each) == 3] if type(found) is list else []
-    return [each for each in entries if type(each[0]) is list and len(each[0]) <= MAX_DEPTH]
+    return [
+        each
+        for each in (found if type(found) is list else ())
+        if type(each) is tuple and len(each) == 3 and type(each[0]) is list and len(each[0]) <= MAX_DEPTH
+    ]
 
 
 def changed(value: Any, changes: Iterable[Change]) -> Any:

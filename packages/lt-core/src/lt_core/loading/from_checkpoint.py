@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import inspect
 import re
-import types
 import typing
 from argparse import Namespace
 from collections import OrderedDict
@@ -27,14 +26,14 @@ from lt_core.files._hparams_form import (
     constructor_hints,
     enum_member,
     hparams_with_types,
+    opened,
     whole_config,
 )
 from lt_core.files.checkpoint_header import HEADER_KEY, warn_of_newer
-from lt_core.files.partial_save import check_left_out
 from lt_core.files.typed_data import with_types
 from lt_core.hparams import AttributeDict, plain_hparams
 
-__all__ = ["as_compiled", "load_from_checkpoint", "load_state_dict_strictly"]
+__all__ = ["as_compiled", "check_left_out", "load_from_checkpoint", "load_state_dict_strictly"]
 
 
 _MOST = 8
@@ -113,7 +112,7 @@ def load_state_dict_strictly(
         path: where it comes from, for errors.
         strict: False: missing and unexpected keys are a warning; wrong shapes are an error all the same.
         left_out: keys that were left out of the file on purpose (a partial save), and may be missing; where the file
-            describes them, the module's own values are compared (:func:`lt_core.files.partial_save.check_left_out`).
+            describes them, the module's own values are compared, by lt-tuning.
         hparams: the hyperparameters in the file; an error names those that the module has otherwise.
 
     Raises:
@@ -131,13 +130,11 @@ def load_state_dict_strictly(
         for key, value in own.items()
         if isinstance(value, Tensor) and isinstance(state.get(key), Tensor) and state[key].shape != value.shape
     ]
-    gone = set(left_out)
-    lazy = any(nn.parameter.is_lazy(parameter) for parameter in module.parameters())
-    if shapes and type(module).load_state_dict is nn.Module.load_state_dict and not lazy:
-        missing = [key for key in own if key not in state and key not in gone]
-        unexpected = [key for key in state if key not in own]
-    else:
+    if type(module).load_state_dict is not nn.Module.load_state_dict or any(map(nn.parameter.is_lazy, own.values())):
         shapes = []
+    if shapes:
+        missing, unexpected = [key for key in own if key not in state], [key for key in state if key not in own]
+    else:
         try:
             result = module.load_state_dict(state, strict=False)
         except RuntimeError as error:
@@ -146,8 +143,8 @@ def load_state_dict_strictly(
                 "arguments that it was made with.",
                 code="LT662",
             ) from error
-        missing = [key for key in getattr(result, "missing_keys", ()) if key not in gone]
-        unexpected = list(getattr(result, "unexpected_keys", ()))
+        missing, unexpected = getattr(result, "missing_keys", []), list(getattr(result, "unexpected_keys", ()))
+    missing = [key for key in missing if key not in left_out]
     if not (shapes or missing or unexpected):
         return
     text = _differences(f"{path} does not fit {type(module).__qualname__}.", own, shapes, missing, unexpected, state)
@@ -261,8 +258,7 @@ def _in_todays_keys(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a file that lt did not write with the hyperparameters of all times under today's key."""
     whole: dict[str, Any] = {}
     for key in ("hparams", "module_arguments", "hyper_parameters"):
-        part = checkpoint.get(key)
-        part = vars(part) if isinstance(part, Namespace) else part
+        part = opened(checkpoint.get(key))
         whole |= part if isinstance(part, Mapping) else {}
     return {**checkpoint, "hyper_parameters": whole}
 
@@ -275,19 +271,17 @@ def _as_annotated(value: Any, hint: Any) -> Any:
         if issubclass(kind, PurePath) and isinstance(value, str):
             return kind(value)
         if dataclasses.is_dataclass(kind) and isinstance(value, dict):
-            return _dataclass(kind, value)
+            made: Any = kind
+            hints = typing.get_type_hints(kind)
+            fields = [field.name for field in dataclasses.fields(kind) if field.init and field.name in value]
+            return made(**{name: _as_annotated(value[name], hints.get(name)) for name in fields})
         if issubclass(kind, Tensor) and isinstance(value, list):  # as a hparams.yaml holds it
             return torch.tensor(value)
         if issubclass(kind, Namespace) and isinstance(value, dict):
             return kind(**value)
-    return value if _is_mapping(hint) else _with_attributes(value)
-
-
-def _is_mapping(hint: Any) -> bool:
-    kind = typing.get_origin(hint) or hint
-    if kind in (typing.Union, types.UnionType):
-        return any(map(_is_mapping, typing.get_args(hint)))
-    return isinstance(kind, type) and issubclass(kind, Mapping)
+        if issubclass(kind, Mapping):
+            return value
+    return _with_attributes(value)
 
 
 def _with_attributes(value: Any) -> Any:
@@ -297,10 +291,16 @@ def _with_attributes(value: Any) -> Any:
     return [_with_attributes(item) for item in value] if type(value) is list else value
 
 
-def _dataclass(kind: Any, value: dict[str, Any]) -> Any:
-    hints = typing.get_type_hints(kind)
-    fields = {field.name for field in dataclasses.fields(kind) if field.init}
-    return kind(**{name: _as_annotated(item, hints.get(name)) for name, item in value.items() if name in fields})
+def check_left_out(module: nn.Module, state: Mapping[str, Any], left_out: Any, path: str | PathLike[str]) -> None:
+    """Compare the weights that a partial checkpoint describes with those of the module that loads it, by lt-tuning.
+
+    Raises:
+        CheckpointError: for another shape.
+    """
+    described = {} if not isinstance(left_out, Mapping) else left_out
+    described = {key: saved for key, saved in described.items() if isinstance(saved, Mapping) and saved.get("shape")}
+    if described:
+        plugins.load("defaults", "check_left_out")(module, state, described, path)
 
 
 # ---- weights ---------------------------------------------------------------------------------------------------------

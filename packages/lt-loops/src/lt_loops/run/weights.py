@@ -9,14 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lt_core import plugins
 from lt_core.errors import warn
 from lt_core.files.checkpoint_header import Contents
-from lt_core.files.partial_save import check_left_out
 from lt_core.hparams import saved_hparams, settle_hparams
 from lt_core.interface import is_overridden
-from lt_core.loading.from_checkpoint import load_state_dict_strictly
+from lt_core.loading.from_checkpoint import check_left_out, load_state_dict_strictly
 from lt_core.module import LightningModule
-from lt_loops.checkpoint.left_out import leave_out
 from lt_loops.run.job import Context, Owner
 from lt_loops.state.origin import Saved, own_copy
 from lt_loops.state.unsaved import Unsaved
@@ -68,6 +67,7 @@ class Weights(Owner):
                 settle_hparams(tree, module)
         if contents.trainable_only or contents.exclude:
             tree["state_dict"] = dict(tree["state_dict"])
+            leave_out = plugins.load("defaults", "leave_out")
             tree["left_out"] = leave_out(tree["state_dict"], module, contents.trainable_only, contents.exclude)
 
     # ---- in ----------------------------------------------------------------------------------------------------------

@@ -18,9 +18,45 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
 
-__all__ = ["check_left_out", "check_patterns", "checksum"]
+__all__ = ["check_left_out", "check_patterns", "leave_out"]
 
 _checksums: Any = WeakTensorKeyDictionary()  # frozen weights are summed once: tensor -> (its version, checksum)
+
+
+def leave_out(
+    state: dict[str, Any], module: nn.Module, trainable_only: bool, exclude: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
+    """Take weights out of a state dict.
+
+    Args:
+        state: loses the keys.
+        module: whose state it is.
+        trainable_only: the parameters that do not require gradients go (buffers stay).
+        exclude: weights whose names fit one of these patterns go.
+
+    Returns:
+        For each key that went its shape, dtype and CRC-32 (None where the tensor lies on several ranks).
+
+    Raises:
+        ConfigError: for a pattern that fits no weight.
+    """
+    own = module.state_dict(keep_vars=True)
+    if state:  # of a sharded module one rank may hold it all
+        check_patterns(exclude, module, state)
+    gone = [key for key in state if _goes(key, own.get(key), trainable_only, exclude)]
+    return {key: _described(state.pop(key), own.get(key)) for key in gone}
+
+
+def _goes(key: str, tensor: Tensor | None, trainable_only: bool, exclude: tuple[str, ...]) -> bool:
+    frozen = trainable_only and isinstance(tensor, nn.Parameter) and not tensor.requires_grad
+    return frozen or any(fnmatchcase(key, pattern) for pattern in exclude)
+
+
+def _described(value: Any, tensor: Tensor | None) -> dict[str, Any]:
+    if not isinstance(value, Tensor):
+        return {"shape": None, "dtype": None, "crc32": None}
+    summed = None if tensor is None else _checksum(tensor)
+    return {"shape": list(value.shape), "dtype": str(value.dtype), "crc32": summed}
 
 
 def check_patterns(exclude: Iterable[str], module: nn.Module, keys: Collection[str]) -> None:
@@ -40,31 +76,30 @@ def check_patterns(exclude: Iterable[str], module: nn.Module, keys: Collection[s
 
 
 def check_left_out(
-    module: nn.Module, state: Mapping[str, Any], left_out: Collection[str], path: str | PathLike[str]
+    module: nn.Module, state: Mapping[str, Any], left_out: Mapping[str, Mapping[str, Any]], path: str | PathLike[str]
 ) -> None:
     """Compare the weights that a file leaves out with those of the module that loads it.
 
     Raises:
         CheckpointError: for another shape.
     """
-    if not isinstance(left_out, Mapping):
-        return  # names only: nothing to compare with
     own = module.state_dict(keep_vars=True)
-    described = {key: saved for key, saved in left_out.items() if isinstance(saved, Mapping) and key not in state}
-    pairs = [(key, saved, value) for key, saved in described.items() if isinstance(value := own.get(key), Tensor)]
-    wrong = [
-        f"{key}: {saved['shape']} in the run that saved, {list(value.shape)} in the module"
-        for key, saved, value in pairs
-        if isinstance(saved.get("shape"), list) and saved["shape"] != list(value.shape)
-    ]
+    wrong, other = [], []
+    for key, saved in left_out.items():
+        value = own.get(key)
+        if key in state or not isinstance(value, Tensor):
+            continue
+        shape, crc32 = saved.get("shape"), saved.get("crc32")
+        if isinstance(shape, list) and shape != list(value.shape):
+            wrong.append(f"{key}: {shape} in the run that saved, {list(value.shape)} in the module")
+        elif crc32 is not None and _checksum(value) not in (None, crc32):
+            other.append(key)
     if wrong:
         raise CheckpointError(
             f"{path} leaves out weights that have other shapes in {type(module).__qualname__}: {'; '.join(wrong)}. "
             "Make the module as it was made for that run.",
             code="LT615",
         )
-    sums = {key: (saved.get("crc32"), checksum(value)) for key, saved, value in pairs}
-    other = [key for key, (one, own) in sums.items() if None not in (one, own) and one != own]
     if other:
         shown = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
         warn(
@@ -74,7 +109,7 @@ def check_left_out(
         )
 
 
-def checksum(tensor: Tensor) -> int | None:
+def _checksum(tensor: Tensor) -> int | None:
     """Return the CRC-32 of a tensor's bytes; None for one whose bytes are not all here."""
     if tensor.is_meta or hasattr(tensor, "to_local"):
         return None
