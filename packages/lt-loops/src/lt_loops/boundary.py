@@ -21,7 +21,7 @@ from lt_loops.step.make_plan import make_plan
 
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
-    """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
+    """Start an epoch, or go on in the middle of one after a resume; return the feed and the rest of its batches."""
     data = run.data
     run.phase = "train"
     data.drop_outdated()
@@ -52,11 +52,11 @@ def skips_epoch(
 
 
 def after_batch(run: Run, *, resumed: bool = False) -> bool:
-    """Do what is due between two batches; return whether the epoch must be left.
+    """Do the due work between two batches; return whether the epoch must be left.
 
     ``resumed``: the run goes on at this very boundary, whose hooks and logs are done.
     """
-    run.agenda.asked = False  # first: what a hook asks for from here on is for the next boundary
+    run.agenda.asked = False  # first: requests of hooks from here on are for the next boundary
     run.training.settle()
     if not resumed:
         run.log.write_row()
@@ -87,7 +87,7 @@ def announce_signal(run: Run) -> None:
 
 
 def end_of_data(run: Run) -> None:
-    """Finish what the end of the epoch's batches leaves open: a partial window, a validation."""
+    """Finish a partial window and a due validation at the end of the epoch's batches."""
     position = run.position
     if position.batch == 0 and not position.exhausted:
         again = " A generator is spent after one epoch: pass a list or a DataLoader." if position.epoch else ""
@@ -100,7 +100,7 @@ def end_of_data(run: Run) -> None:
 
 
 def validate(run: Run) -> None:
-    """Run the validation inside ``fit``, and save what its hooks asked for."""
+    """Run the validation inside ``fit``, and serve the saves that its hooks request."""
     run.data.stop_clock()
     run.evaluation.drop_outdated()
     # in the middle of a window the gradients belong to the step to come
@@ -133,9 +133,9 @@ def leave_training(run: Run) -> None:
 
 
 def serve_at_end(run: Run) -> None:
-    """Heed what came in a hook of the end, after which there is no boundary: a signal, a request to save.
+    """Heed a signal or a request to save that came in a hook of the end, after which there is no boundary.
 
-    The hooks that follow find complete what was saved until here.
+    The hooks that follow find all files until here complete.
     """
     run.stopping.agree_on_signal()
     announce_signal(run)
@@ -156,7 +156,7 @@ def after_epoch(run: Run) -> None:
     run.losses.check_epoch(only_warns=run.job.policy.epochs_without_loss)
     run.saves.hear()
     position, recorder = run.position, run.recorder
-    # three times: each group of hooks reads what the one before it has logged, of which the ranks may differ
+    # three times: each group of hooks reads values that the one before it has logged, by which the ranks may differ
     values = recorder.epoch_values("train")
     run.call("on_train_epoch_end", phase="train_epoch_end")
     values.update(recorder.epoch_values("train"))

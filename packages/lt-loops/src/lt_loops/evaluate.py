@@ -1,4 +1,4 @@
-"""Validation, test and prediction: read the loaders without gradients; fold what was logged, or keep the outputs."""
+"""Validation, test and prediction: read the loaders without gradients; fold the logged values, or keep the outputs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run_evaluate(run: Run) -> RunResult:
 def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, Any]]:
     """Run one validation or test over all its loaders; return the epoch's metrics, a dict for each loader.
 
-    ``limit``: batches of each loader, for the sanity check; None for what the Trainer was asked for.
+    ``limit``: batches of each loader, for the sanity check; None for the Trainer's own limit.
     """
     word, recorder = Stage(group).hook, run.recorder
     feeds = run.evaluation.feeds(group)
@@ -85,7 +85,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         gathers = complete or _gathers(run.hooks, run.module, run.callbacks)
         if not gathers and (sums := recorder.sums_of(group)) is not None:
             run.evaluation.keep_partial(done, feeds, sums)
-        # before the hook, which reads callback_metrics, and again after it for what it has logged
+        # before the hook, which reads callback_metrics, and again after it for its own values
         values = recorder.epoch_values(group) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
         if complete:
@@ -103,7 +103,7 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
     """Run ``trainer.predict``: hooks as in validation, with ``predict_step`` and without logging.
 
     One loader gives a list of the batches' outputs, several a list of such lists; in the CPU's memory, since a device
-    has no room for those of a whole dataset.
+    has no room for a whole dataset's.
     """
     on_host = run.strategy.device.type == "cpu"
     with Session(run):
@@ -120,7 +120,7 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
             collected = _in_order(run.strategy, run.evaluation.feeds("predict"), collected)
             run.outputs = collected[0] if len(collected) == 1 else collected
         elif run.strategy.world_size > 1:
-            run.strategy.barrier("predict_end")  # what the ranks' writers wrote is there when predict returns
+            run.strategy.barrier("predict_end")  # all ranks' writers are done when predict returns
         run.finish()
     return run.result()
 
@@ -164,7 +164,7 @@ def _warn_of_none(kind: str) -> None:
 
 
 def _in_order(strategy: Strategy, feeds: list[Feed], collected: list[list[Any]]) -> list[list[Any]]:
-    """Join the ranks' outputs in the order of the data; of ranks that read the same samples those of the first."""
+    """Join the ranks' outputs in the order of the data; of several ranks with the same samples, the first counts."""
     parts = strategy.gather_objects(strategy.data_shard.index)
     everyone = strategy.gather_objects(collected if parts.index(parts[strategy.rank]) == strategy.rank else None)
     by_part = [everyone[parts.index(part)] for part in sorted(set(parts))]
@@ -172,7 +172,7 @@ def _in_order(strategy: Strategy, feeds: list[Feed], collected: list[list[Any]])
 
 
 def _gathers(hooks: HookCalls, module: LightningModule, callbacks: list[Callback]) -> bool:
-    """Return whether a hook at the end of a validation may use what was gathered of its batches, and no file holds."""
+    """Return whether a hook at a validation's end may use values gathered from its batches, which no file holds."""
     if hooks["on_validation_epoch_end"] or is_overridden(module, "on_validation_end", LightningModule):
         return True
     batch_ends = (cb for cb in callbacks if is_overridden(cb, "on_validation_batch_end", Callback))
@@ -272,7 +272,7 @@ def model_in_eval_mode(module: LightningModule, recorder: RunRecorder, word: str
 def sums_reset(recorder: RunRecorder, group: str) -> Iterator[None]:
     """Reset the sums of ``group`` and its metric objects afterwards, however it ends.
 
-    They must be reset where inference mode is over: what is made in it cannot be added to in training.
+    They must be reset after inference mode: tensors made in it cannot be added to in training.
     """
     try:
         yield

@@ -105,7 +105,7 @@ def run_fit(run: Run) -> RunResult:
 
 
 def train_epoch(run: Run) -> None:
-    """Train on what is left of this epoch; returns at its end, or where the run must stop.
+    """Train on the rest of this epoch; returns at its end, or where the run must stop.
 
     One training step of the plain plan stands here in full, in the order in which things happen. Other plans
     (accumulation, closures, several optimizers, manual, a step of another package) are ``plan.running``.

@@ -1,4 +1,4 @@
-"""What ``fit`` returns: how it went and what it left."""
+"""The result of ``fit``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class FitResult:
-    """How a fit went and what it left; ``trainer.fit`` returns it.
+    """The result of a fit, which ``trainer.fit`` returns.
 
     Attributes:
-        history: what was logged, as columns by metric.
+        history: the logged values, as columns by metric.
         metrics: everything logged, by name, as it was last.
         best_checkpoint: the best file of the first ModelCheckpoint, None where there is none.
         best_score: the monitored value of that file.
@@ -48,7 +48,7 @@ class FitResult:
 
     @classmethod
     def of(cls, trainer: TrainerAPI, status: str, history: History, last_checkpoint: str) -> FitResult:
-        """Return what the last fit of ``trainer`` left."""
+        """Return the result of the last fit of ``trainer``."""
         callback = next((callback for callback in trainer.callbacks if callback.role == "checkpoint"), None)
         score = getattr(callback, "best_model_score", None)
         return cls(

@@ -56,7 +56,7 @@ def set_up(run: Run) -> None:
     warn_of_typos(run.module, job.datamodule, run.callbacks)
     origin.path, origin.header = agreed_choice(run.trainer, origin.path, origin.header, run.stage)
     given = job.loaders.given.get("validate") if fits and run.evaluation.validates else None
-    # those of a method are looked at when they are read, as what it draws from the random generators has its place
+    # a method's are checked when they are read: its random draws have their place
     if given is not None and len(checked_loaders(given, "validate")) > 1:
         check_takes_index(run.module, "validation_step")
     compiles = run.compile_report is not None
@@ -88,7 +88,7 @@ def set_up(run: Run) -> None:
     if job.profiler is not None:  # now that the loggers know where they write
         job.profiler.start(run.stage, run.trainer.log_dir)
     restore(run, "before setup")
-    # what a file holds is loaded below; inside another run its optimizers hold these parameters
+    # a file's weights are loaded below; inside another run its optimizers hold these parameters
     keeps = run.is_inside_another or (origin.saved is None and (not fits or run.continues))
     whole, warns = run.strategy.capabilities.sharded_parameters, origin.saved is None and run.strategy.rank == 0
     with layers_made(run.module, keeps=keeps, whole=whole, says=warns):
@@ -170,7 +170,7 @@ def _send_hparams(job: Job, log: Log) -> None:
 
 
 def _warn_of_other_steps(saved: Saved, window: int, size: int | None) -> None:
-    """Say that on other ranks a step is of other samples; ``size``: of a batch, None where nobody knows."""
+    """Warn that on other ranks a step is of other samples; ``size``: of a batch, None if unknown."""
     if size is None:
         return
     parts = [state["part"][1] for state in saved.by_rank if "part" in state]  # older files lack them
@@ -187,7 +187,7 @@ def _warn_of_other_steps(saved: Saved, window: int, size: int | None) -> None:
 
 
 def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[Callback]:
-    """Return the callbacks with those that the module brings, in the order in which they are called."""
+    """Return the callbacks and the module's own, in the order in which they are called."""
     own = is_overridden(module, "configure_callbacks", LightningModule)
     brought: Any = module.configure_callbacks() if own else None
     brought = [] if brought is None else brought
@@ -246,7 +246,7 @@ def _claim(lock: RunLock, origin: Origin, strategy: Strategy, loggers: list[Logg
 
 
 def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> dict[str, Any]:
-    """Return the hyperparameters that loggers get: those of the module and the datamodule.
+    """Return the hyperparameters of module and datamodule, for the loggers.
 
     Raises:
         ConfigError: when both have one of a name, with different values.

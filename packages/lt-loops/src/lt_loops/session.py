@@ -1,4 +1,4 @@
-"""The frame around a run in one process: what is opened before it, and closed after it whatever happens."""
+"""The frame around a run in one process, opened before it, and closed after it whatever happens."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Session:
         self.signals = Signals(run)
         self.process = os.getpid()
         self.failed: BaseException | None = None
-        self.lent = ExitStack()  # what the run changes outside of itself, put back in the reverse order
+        self.lent = ExitStack()  # changes outside of the run, put back in the reverse order
 
     def __enter__(self) -> None:
         """Open the strategy and attach everything; what fails here closes the strategy again."""
@@ -196,7 +196,7 @@ def _torch_settings(settings: Settings, stage: str) -> Iterator[None]:
     if settings.detect_anomaly and stage == "fit":
         torch.autograd.set_detect_anomaly(True)
     try:
-        if stage != "fit":  # that of predict_iter lives between two batches of the caller's
+        if stage != "fit":  # predict_iter's lives between two batches of the caller's
             yield
             return
         with torch.inference_mode(False), torch.enable_grad():  # it may begin in a hook of a validation

@@ -29,7 +29,7 @@ from lt_loops.setup.hook_calls import order_callbacks
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Trial:
-    """What a short run measured; of an evaluation there are no losses and steps.
+    """Measurements of a short run; an evaluation has no losses and steps.
 
     Attributes:
         losses: the loss of each batch, in order; NaN for one that returned none.

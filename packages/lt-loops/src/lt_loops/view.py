@@ -1,4 +1,4 @@
-"""What users and callbacks read of a Trainer: a view on its present run, or on the last one."""
+"""The Trainer's attributes for users and callbacks: a view on its present run, or on the last one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def lightning_module(self) -> LightningModule:
-        """The user's module of the present or last run; None before the first, where nobody expects one."""
+        """The user's module of the present or last run; None before the first run."""
         return None if self._run is None else self._run.job.given  # type: ignore[return-value]
 
     @property
@@ -211,7 +211,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def distributed_sampler_kwargs(self) -> dict[str, int] | None:
-        """What a ``DistributedSampler`` of the user's own takes: ``num_replicas`` and ``rank``; None for one shard."""
+        """Arguments for a user's ``DistributedSampler``: ``num_replicas`` and ``rank``; None for one shard."""
         shard = self.strategy.data_shard
         return None if shard.count == 1 else {"num_replicas": shard.count, "rank": shard.index}
 
@@ -221,7 +221,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def barebones(self) -> bool:
-        """Whether there is nothing but the loop."""
+        """Whether logging, checkpoints, bar and summary are all off."""
         return self.settings.barebones
 
     @property
@@ -316,7 +316,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def _doing(self) -> str:
-        """What the run is about: what is being read right now, before and after that what the run is for."""
+        """The present stage; before and after it, the stage of the run."""
         run = self._run
         if run is None or run.phase or not run.is_live:
             return self._phase
@@ -334,7 +334,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def current_stage(self) -> str | None:
-        """What is being read right now: ``train``, ``sanity_check``, ``validate``, ``test``, ``predict``, or None."""
+        """The present stage: ``train``, ``sanity_check``, ``validate``, ``test``, ``predict``, or None."""
         return self._phase or None
 
     @property
@@ -415,7 +415,7 @@ class TrainerView(Collectives, TrainerAPI):
 
         Args:
             unit: one of these.
-            at_start: what was done when this process began to train.
+            at_start: as it was when this process began to train.
 
         Raises:
             ConfigError: for another unit, for samples and tokens that nothing counts, for a run without a limit.
@@ -507,7 +507,7 @@ class TrainerView(Collectives, TrainerAPI):
     def progress_bar_metrics(self) -> dict[str, float]:
         return self.recorder.progress_bar_metrics()
 
-    # ---- what hooks set ----------------------------------------------------------------------------------------------
+    # ---- set by hooks ------------------------------------------------------------------------------------------------
 
     @property
     def should_stop(self) -> bool:
@@ -533,7 +533,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def log_axis(self) -> str:
-        """The x axis of what is logged: ``"step"`` (optimizer steps), ``"epoch"``, ``"samples"``, ``"tokens"``, or a
+        """The x axis of logged values: ``"step"`` (optimizer steps), ``"epoch"``, ``"samples"``, ``"tokens"``, or a
         logged name.
 
         A row that holds a key ``step`` (``self.log("step", ...)``) has its own place whatever this says.

@@ -1,1 +1,1 @@
-"""Checkpoints of a run: what is in one, how it is saved and restored, and which file is meant."""
+"""Files of checkpoints: choosing, reading and checking them."""

@@ -39,7 +39,7 @@ def choose_checkpoint(
         fitted: whether this Trainer has fitted before.
 
     Raises:
-        ConfigTypeError: for what is no path.
+        ConfigTypeError: for a value that is no path.
         CheckpointError: for ``"best"``, ``"last"`` or ``"hpc"`` where there is none, and for ``"auto"`` outside of
             ``fit``.
     """
@@ -155,7 +155,7 @@ def _newest(trainer: TrainerAPI, stage: str) -> str | None:
 
 
 def _candidates(trainer: TrainerAPI) -> dict[str, int]:
-    """Return checkpoint files with the time of each, in nanoseconds; a link counts as what it leads to."""
+    """Return checkpoint files with the time of each, in nanoseconds; a link counts as its target."""
     local: list[str] = [path for cb in _writers(trainer) if (path := getattr(cb, "last_model_path", ""))]
     files: dict[str, int] = {}
     for folder in _folders(trainer):
@@ -183,7 +183,7 @@ def newest_first(
     - A file that holds its time of writing goes by that; of one moment the higher step is the newer. Beside other runs
       no time counts that is still to come, as its host's clock was ahead, but the file's own, or its run's before.
     - Files of 0.1 hold their run and step, and no time: a run's go by step, and as a whole by its newest file's time;
-      all are older than what a later version wrote in the same run.
+      all are older than files of a later version in the same run.
     - All others go by the file's time, then by their step.
 
     Args:
@@ -219,7 +219,7 @@ def _writers(trainer: TrainerAPI) -> list[Any]:
 
 
 def _folders(trainer: TrainerAPI) -> list[str]:
-    """Return where this Trainer's checkpoints lie: named folders, else those of all versions of its logger."""
+    """Return where this Trainer's checkpoints lie: named folders, else the folders of all versions of its logger."""
     writers = _writers(trainer)
     folders = {str(cb.dirpath) for cb in writers if getattr(cb, "dirpath", None)}
     if any(getattr(cb, "dirpath", None) is None for cb in writers):

@@ -45,7 +45,7 @@ def read_checkpoint(
 
 
 def _check_resumable(tree: dict[str, Any], path: str, rank: int) -> None:
-    """Refuse a file of weights alone; say what the file was written without, and what therefore begins anew."""
+    """Refuse a file of weights alone; warn of parts that it lacks, which begin anew."""
     if "optimizer_states" not in tree:
         raise CheckpointError(
             f"{path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
@@ -63,7 +63,7 @@ def _check_resumable(tree: dict[str, Any], path: str, rank: int) -> None:
 
 
 def _faults(lt: Any) -> Iterator[str]:
-    """Yield what is wrong with the part of a file from which a run goes on."""
+    """Yield the faults in the part of a file from which a run goes on."""
     yield from _wrong("lt", lt, position=dict, pending=dict, precision=dict, ranks=list, world_size=int)
     yield from _wrong("lt.pending", lt["pending"], divisor=float, counted=int, weight=float, weighted=bool)
     yield from _wrong("lt.position", lt["position"], **asdict(Position()))

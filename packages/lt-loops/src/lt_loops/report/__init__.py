@@ -1,1 +1,1 @@
-"""What a Trainer says: what holds the memory, what a run announces, what an evaluation found."""
+"""Printed reports: announcements of a run, results of an evaluation."""

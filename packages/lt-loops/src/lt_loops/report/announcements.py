@@ -1,4 +1,4 @@
-"""What a fit says when it begins and when it ends; ``Trainer(enable_progress_bar=False)`` keeps it quiet."""
+"""Lines that a fit prints when it begins and ends; ``Trainer(enable_progress_bar=False)`` keeps it quiet."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def format_results(results: Sequence[Mapping[str, float]], stage: str, width: in
     Args:
         results: metrics by name, for each loader.
         stage: ``"validate"`` or ``"test"``, for the heading.
-        width: columns of the terminal; by default those of stdout. Loaders that do not fit go into more tables below.
+        width: columns of the terminal; by default of stdout. Loaders that do not fit go into more tables below.
     """
     # without the suffix that names the loader: the columns do so here
     plain = (name.removesuffix(f"/dataloader_idx_{i}") for i, row in enumerate(results) for name in row)

@@ -1,4 +1,4 @@
-"""How far the loop runs before it checks what is due."""
+"""The next batch at which the loop checks for due work."""
 
 from __future__ import annotations
 

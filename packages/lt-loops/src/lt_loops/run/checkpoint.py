@@ -1,6 +1,6 @@
-"""What a checkpoint of a run holds, and in which order a run takes it back.
+"""The content of a run's checkpoint, and the order in which a run takes it back.
 
-The file begins with ``lt_header``, what it says of itself (:mod:`lt_core.files.checkpoint_header`). It has Lightning's
+The file begins with its header, ``lt_header`` (:mod:`lt_core.files.checkpoint_header`). It has Lightning's
 layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_schedulers``, ``callbacks``,
 ``hyper_parameters``...). What lt needs beyond it to continue exactly is under ``lt``:
 
@@ -9,7 +9,7 @@ layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_s
 - ``loaders``: the epoch in which loaders of each kind were asked for, ``eval_steps``: evaluation batches logged,
 - ``ranks``: for each rank its part of the data, its random generators, those from which its loaders drew as they were
   made, the sums of the epoch's metrics, its place in the data, the gradients of an unfinished window, also of one that
-  the user accumulates in manual optimization, and what its strategy keeps for itself,
+  the user accumulates in manual optimization, and its strategy's own state,
 - ``loggers``: version and place in the files of each logger (None where it failed), ``precision``: the scaler.
 
 Where an optional part (a logger, a callback, a datamodule) failed, or is not plain data, the key ``gaps`` says which,
@@ -43,8 +43,8 @@ LAYOUT_VERSION = "2.5.0"
 def capture(run: Run, contents: Contents = Contents()) -> tuple[dict[str, Any], Exception | None]:
     """Return a checkpoint of this moment, as plain data and tensors; called on every rank.
 
-    What is optional keeps nothing from being saved: see :class:`~lt_loops.state.unsaved.Unsaved`. The user's code hears
-    of a checkpoint in this order: callbacks, the datamodule, the module.
+    An optional part that fails keeps no other from being saved: see :class:`~lt_loops.state.unsaved.Unsaved`. Hooks of
+    the user are called in this order: callbacks, the datamodule, the module.
 
     Returns:
         The tree; and an exception of the user's hooks, to be raised when the tree is written.
@@ -103,7 +103,7 @@ def capture(run: Run, contents: Contents = Contents()) -> tuple[dict[str, Any], 
 
 
 def save(run: Run) -> None:
-    """Write the checkpoints that hooks have asked for; those of a save hear of the epoch that has ended."""
+    """Write the checkpoints that hooks have asked for; hooks of a save see the epoch that has ended."""
     if run.saves.requests:
         run.saving = True
         try:
@@ -113,7 +113,7 @@ def save(run: Run) -> None:
 
 
 Stage = Literal["before setup", "when all layers are made", "before on_fit_start", "after on_fit_start", "at last"]
-"""When something is taken back; only a fit goes beyond the third, and a file of another library has nothing at last."""
+"""Stages of a restore; only a fit goes beyond the third, and a file of another library has nothing at last."""
 
 RESTORED: tuple[tuple[Stage, str, str, Callable[[Any, Saved], None]], ...] = (
     ("before setup", "where random splits begin", "loaders", Loaders.load_draws),
@@ -134,11 +134,11 @@ RESTORED: tuple[tuple[Stage, str, str, Callable[[Any, Saved], None]], ...] = (
     ("at last", "sums of metrics", "log", Log.load_sums),
     ("at last", "place in the data and random generators", "data", TrainingData.load_place),
 )
-"""What a run takes back of a checkpoint, in this order: when, what, and which owner does so by which method."""
+"""Parts of a checkpoint in the order of a restore: stage, name, owner, and the owner's method."""
 
 
 def restore(run: Run, stage: Stage) -> None:
-    """Take back what of the checkpoint belongs to ``stage``; nothing without one."""
+    """Restore the parts of ``stage``, if the run starts from a checkpoint."""
     if (saved := run.origin.saved) is not None:
         for when, what, owner, load in RESTORED:
             if when == stage:

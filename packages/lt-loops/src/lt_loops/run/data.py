@@ -1,4 +1,4 @@
-"""The training data of a run: its feed, what is left of an epoch's batches, and the place where it goes on."""
+"""The training data of a run: its feed, the rest of an epoch's batches, and the place of a resume."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TrainingData(Owner):
     Attributes:
         feed: None before anybody wants its length, and outside of ``fit``.
         outdated: the loaders are to be asked for again before the next epoch; until then the present feed is read.
-        samples_elsewhere: samples of the epoch in hand that processes consumed which have ended.
+        samples_elsewhere: samples of the present epoch consumed in processes that have ended.
     """
 
     def __init__(self, context: Context, feeds: Feeds) -> None:
@@ -109,7 +109,7 @@ class TrainingData(Owner):
             self.open()
 
     def open(self) -> None:
-        """Make the iterator over what is left of this epoch."""
+        """Make the iterator over the rest of this epoch."""
         feed, position = self.feed, self._position
         assert feed is not None
         feed.set_epoch(position.epoch)
@@ -124,7 +124,7 @@ class TrainingData(Owner):
             self._batches = iter(feed)
 
     def read(self) -> Iterator[Any]:
-        """Return what is left of this epoch's batches; the clock of training runs."""
+        """Return the rest of this epoch's batches, and start the clock of training."""
         self.start_clock()
         if self._batches is None:
             self.open()

@@ -28,7 +28,7 @@ class Elapsed(Owner):
         self._seen = (1 << 62, 0.0, math.inf)  # batches and samples at the last look, samples of a batch
 
     def begin_training(self, hooks: HookCalls) -> None:
-        """Note what is done where this process begins; look at each batch from here on, where tokens count."""
+        """Note how far the fit is where this process begins to train; count tokens from here on, if the module does."""
         for unit in UNITS:
             with suppress(ConfigError):  # nothing counts it
                 self._start[unit] = self.elapsed(unit)
@@ -85,7 +85,7 @@ class Elapsed(Owner):
         return self._strategy.broadcast(value)
 
     def every(self, duration: Duration, last: Every | tuple[str, int] | None) -> Every:
-        """Return ``last``, or what it had counted, where it goes by ``duration``; else what counts from here on."""
+        """Return ``last`` if it counts ``duration``, else an interval that goes on from its count."""
         if isinstance(last, Every) and last.duration == duration:
             return last
         return Every(duration, self, counted_by(last))
@@ -160,5 +160,5 @@ class Elapsed(Owner):
 
 
 def counted_by(every: Every | tuple[str, int] | None) -> tuple[str, int] | None:
-    """Return what is saved of it: plain data."""
+    """Return the count of an interval as plain data."""
     return every.counted if isinstance(every, Every) else every

@@ -1,4 +1,4 @@
-"""When a fit validates, what the loaders of validation, test and prediction are read by, and where a resume goes on."""
+"""When a fit validates, the feeds of validation, test and prediction, and validations that a signal ended."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Evaluation(Owner):
         super().__init__(context)
         self._feeds, self._elapsed = feeds, elapsed
         self._clock: AgreedTime | None = None  # since the last validation
-        self._every: Every | tuple[str, int] | None = None  # of val_check_interval, or what it had counted
+        self._every: Every | tuple[str, int] | None = None  # of val_check_interval, or its count in a checkpoint
         self._made: dict[str, list[Feed]] = {}
         self._steps: dict[str, int] = {}
         self.before: tuple[dict[str, Any], dict[str, int]] | None = None
@@ -103,7 +103,7 @@ class Evaluation(Owner):
         if every is None or isinstance(interval, timedelta | Duration):
             name = "val_check_interval"
             asked = Duration(interval, "batches") if isinstance(interval, int | float) else Duration.of_any(interval)
-        elif every == 1:  # what is asked of nobody; max_steps may cut the epoch short
+        elif every == 1:  # the default; max_steps may cut the epoch short
             return
         elapsed, enough = self._elapsed, asked.amount - SLACK
         known = elapsed.ends().get(asked.unit, math.inf) < enough
@@ -116,7 +116,7 @@ class Evaluation(Owner):
     def is_due(self, *, at_stop: bool) -> bool:
         """Return whether a validation is due between these two batches.
 
-        ``at_stop``: training ends here because somebody wants it to; the metrics of that state are wanted.
+        ``at_stop``: training ends here by request; the metrics of this state are wanted.
         """
         position, here = self._position, self._position.batch
         # made at the boundary where the run begins, where all ranks stand, and one that resumes may validate

@@ -45,19 +45,19 @@ from lt_loops.state.unsaved import Unsaved, listed
 
 
 class Run:
-    """One ``fit``, ``validate``, ``test`` or ``predict``: what it was given, its owners, and what it does just now.
+    """One ``fit``, ``validate``, ``test`` or ``predict``: its job, its owners, its phase and status.
 
     Attributes:
-        job: what it was asked for; ``trainer``, ``stage``, ``module``, ``strategy``, ``loaders``, ``precision``,
+        job: the request; ``trainer``, ``stage``, ``module``, ``strategy``, ``loaders``, ``precision``,
             ``callbacks`` and ``loggers`` are of it.
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
         continues: whether it is a fit that goes on where the Trainer's last one ended.
-        origin, elapsed, losses, saves: where the run came from, how far it is, its losses, what is to be saved.
-        feeds: makes those of the loaders.
+        origin, elapsed, losses, saves: the checkpoint it starts from, its progress, a watch on its losses, its saves.
+        feeds: makes a feed of a loader.
         agenda: the next batch at which something is due.
-        history: what went to the loggers, as columns.
+        history: the rows sent to the loggers, as columns.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
     """
 
@@ -218,9 +218,9 @@ class Run:
     def without_gradients(self) -> AbstractContextManager[None]:
         """Turn gradients off: by inference mode where asked for and possible, else by ``no_grad``.
 
-        Inside ``fit``, and in a run inside a hook of another, it is always ``no_grad``: what a module keeps from a
-        validation (rotary tables, masks, a memory bank) is used in training, and a tensor made in inference mode can
-        neither be changed there nor saved for backward.
+        Inside ``fit``, and in a run inside a hook of another, it is always ``no_grad``: tensors that a module keeps
+        from a validation (rotary tables, masks, a memory bank) are used in training, and one made in inference mode
+        can neither be changed there nor saved for backward.
         """
         possible = self.strategy.capabilities.inference_mode and self.stage != "fit" and not self.is_inside_another
         return torch.inference_mode() if self.job.settings.inference_mode and possible else torch.no_grad()

@@ -25,7 +25,7 @@ class _NotLoggedError(ConfigError, KeyError):
 
 
 class History(Mapping[str, list[float]]):
-    """What a fit sent to its loggers, as columns: ``history["val_loss"]`` is a list with a value for each row.
+    """The rows that a fit sent to its loggers, as columns: ``history["val_loss"]`` is a list with a value for each row.
 
     Values of epochs are there without a logger too; values of steps are where a logger takes them, every
     ``log_every_n_steps``. A resumed fit has the rows since the resume. Where a metric has more than 10,000 values,
@@ -67,7 +67,7 @@ class History(Mapping[str, list[float]]):
         return [rows[step] for step in sorted(rows)]
 
     def add(self, row: Mapping[str, Any], step: int) -> None:
-        """Add a row; what is no number is left out."""
+        """Add the numbers of a row."""
         self._unread.append(({name: _copied(value) for name, value in row.items()}, step))
         if len(self._unread) >= _UNREAD_ROWS:
             self._read()

@@ -1,4 +1,4 @@
-"""What a run was asked for, and what its owners have in common; neither is replaced during the run."""
+"""The request for a run, and the context that its owners share; neither is replaced during the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lt_loops.state.position import Position
 
 
 class Host(TrainerAPI, Protocol):
-    """The Trainer as its runs know it: what hooks get."""
+    """The Trainer as its runs know it, which hooks get."""
 
     @property
     def log_axis(self) -> str:
@@ -38,10 +38,10 @@ class Job:
 
     Attributes:
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
-        module: the one that is called: the user's, or what a dialect has for it.
+        module: the module that is called: the user's, or the one that a dialect puts in its place.
         given: the user's.
-        limits: those of the ``settings`` that may change while the run goes on.
-        ckpt_path: what to start from.
+        limits: the ``settings`` that may change during the run.
+        ckpt_path: the checkpoint to start from.
         word: the word that meant it; empty for a path, and for nothing.
         trusted: whether that file may run code as it is read.
         compile_options: for ``torch.compile`` of the training step; None: it is not compiled.
@@ -74,13 +74,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Context:
-    """What the owners of a run have in common.
+    """The context that the owners of a run share.
 
     Attributes:
-        job: what the run was asked for.
+        job: the request for the run.
         position: where it stands.
         agenda: the next batch at which something is due.
-        recorder: what was logged.
+        recorder: the logged values.
     """
 
     job: Job

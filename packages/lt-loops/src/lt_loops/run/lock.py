@@ -25,7 +25,7 @@ _WATCH = 5.0
 """Seconds in which one of another host must be seen."""
 
 _ours: set[Path] = set()
-"""Locks of this process, and of those that it was forked from."""
+"""Locks of this process and of its parents, if it was forked."""
 
 
 class RunLock:
@@ -131,7 +131,7 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _read(file: int, path: Path) -> dict[str, str]:
-    """Return what a lock says of itself; nothing where it was written for another place."""
+    """Return the content of a lock; empty if it was written for another place."""
     with suppress(ValueError, TypeError, KeyError):
         said = json.loads(os.pread(file, 10_000, 0))
         if said["path"] == str(path) and isinstance(said["host"], str) and "pid" in said:
@@ -140,7 +140,7 @@ def _read(file: int, path: Path) -> dict[str, str]:
 
 
 def _moves(path: Path) -> bool:
-    """Return whether somebody keeps the file's time moving."""
+    """Return whether the file's time moves."""
     first, ends = None, time.monotonic() + _WATCH
     while time.monotonic() < ends:
         with suppress(FileNotFoundError):

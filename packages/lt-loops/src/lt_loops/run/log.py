@@ -116,7 +116,7 @@ class Log(Owner):
         ]
 
     def load_sums(self, saved: Saved) -> None:
-        """Go on with these sums: each rank with its own, or where there are others now, rank 0 with those of all."""
+        """Go on with these sums: each rank with its own, or where there are others now, rank 0 with the sums of all."""
         self._every, self._row_step = saved.shared.get("log_passed"), self._position.step
         if saved.same_ranks:
             self._recorder.load_state_dict(saved.own["recorder"])
@@ -172,7 +172,7 @@ class Log(Owner):
             kept = self._kept.setdefault(id(logger), [])
             values = row if logger.takes_tensors else {name: as_number(value) for name, value in row.items()}
             kept.append({"metrics": values, "step": place})
-            # oldest first: a row waits behind those that failed before it
+            # oldest first: a row waits behind earlier rows that failed
             while kept and self.guarded(logger, logger.log_metrics, **kept[0]):
                 kept.pop(0)
             del kept[:-_KEPT_ROWS]
@@ -201,7 +201,7 @@ class Log(Owner):
         return position.step or self.file_at[0] if self._history is None else max(position.step - 1, 0)
 
     def show(self, name: str, value: Any, step: int) -> bool:
-        """Hand what is no number to every logger; return whether any of them shows it."""
+        """Hand an image, a text or other media to every logger; return whether any of them shows it."""
         shown: list[bool] = []
         self.each(lambda logger: shown.append(logger.log_media(name, value, step)))
         return any(shown)

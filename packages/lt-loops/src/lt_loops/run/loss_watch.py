@@ -79,7 +79,7 @@ class LossWatch(Owner):
             self._steps = self._position.step
 
     def missing(self) -> None:
-        """Note that the batch in hand came without a loss; warn once where none of the first batches had one.
+        """Note that this batch came without a loss; warn once where none of the first batches had one.
 
         Only a batch without a loss comes here, so that others cost nothing. The count stays behind the position for
         good once a batch had a loss, and in an epoch that a resume continues.

@@ -25,16 +25,16 @@ EachLogger = Callable[[Callable[[Logger], Any]], None]
 
 
 class SaveRequest(NamedTuple):
-    """A checkpoint that somebody asked for.
+    """A requested checkpoint.
 
     Attributes:
         path: the file.
         contents: what goes into it.
         owner: the callback that hears how it ended.
-        mark: what the file says of its owner (:meth:`lt_core.files.checkpoint_header.Header.marked`).
-        write: called with the path in place of the loop's own writing; None where nobody does.
+        mark: the owner, as the file names it (:meth:`lt_core.files.checkpoint_header.Header.marked`).
+        write: called with the path in place of the loop's own writing, if any.
         batches: training batches done when it was written: which state it holds.
-        header: what the file says of itself when it is written.
+        header: of the written file.
     """
 
     path: str
@@ -74,14 +74,14 @@ class Saves(Owner):
         self._agenda.request_check()
 
     def give_up(self, error: BaseException) -> None:
-        """No boundary comes any more: what was asked for since the last one is not written."""
+        """Tell the owners of pending requests that they will not be written: the run ends by ``error``."""
         requests, self.requests = self.requests, []
         for request in requests:
             if request.owner is not None:
                 request.owner.on_save_failed(request.path, error)
 
     def serve(self, capture: Capture, each_logger: EachLogger) -> None:
-        """Write what was asked for: all hooks have run, schedulers stepped, the position moved."""
+        """Write the pending requests: all hooks have run, schedulers stepped, the position moved."""
         trees: dict[Contents, dict[str, Any]] = {}  # one for all requests with the same contents
         failed: Exception | None = None
         done = []
@@ -126,8 +126,7 @@ class Saves(Owner):
     ) -> Exception | None:
         """Write a checkpoint of this moment, complete on every rank when this returns.
 
-        ``each_logger`` is None where the run is over, and nobody else closes the CheckpointIO; ``mark`` is what the
-        file says of its owner.
+        ``each_logger`` is None after the run, when the CheckpointIO is closed here; ``mark`` names the file's owner.
 
         Returns:
             An exception of the user's own hooks, to be raised; the file lacks only what they would have added.
@@ -177,7 +176,7 @@ class Saves(Owner):
             self.confirm()
 
     def confirm(self, *, together: bool = True) -> None:
-        """Wait for what is written in the background, and report what failed.
+        """Wait for background writes, and report failures.
 
         ``together``: all ranks call this; not so where an exception may end one alone.
         """
@@ -280,7 +279,7 @@ def _error_of(request: SaveRequest, failures: Mapping[str, Exception], io: Check
 
 
 class _Passing(CheckpointIO):
-    """Hands ``io`` these options with what it writes."""
+    """Passes these options to ``io`` with each write."""
 
     def __init__(self, io: CheckpointIO, storage_options: Any) -> None:
         self._io, self._options = io, storage_options

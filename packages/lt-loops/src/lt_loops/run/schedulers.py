@@ -42,10 +42,10 @@ class Schedulers(Owner):
     def step(self, interval: str, count: int) -> None:
         """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1.
 
-        Those that go by steps and watch a metric wait for the validation that may be due: :meth:`watch`.
+        Schedulers that go by steps and watch a metric wait for a validation that may be due: :meth:`watch`.
         """
         if self._by_batch and interval == "step":
-            count = self._position.batch + (not self._position.exhausted)  # the batch in hand is not counted yet
+            count = self._position.batch + (not self._position.exhausted)  # the present batch is not counted yet
         for config in self.configs:
             waits = (config.reduce_on_plateau and interval == "step") or config.every is not None
             if config.interval == interval and count % config.frequency == 0 and not waits:
@@ -60,7 +60,7 @@ class Schedulers(Owner):
             hooks.call_first("on_train_batch_end", lambda *batch: self._catch_up(elapsed))
 
     def _catch_up(self, elapsed: Elapsed) -> None:
-        """Step those that go by a duration, once for each multiple of it that is reached; between windows."""
+        """Step the schedulers that go by a duration, once for each multiple of it; between windows."""
         for config in self.configs if not self._position.micro else ():
             reached = _multiples(config, elapsed)
             for _ in range(reached - (config.stepped or 0)):

@@ -18,7 +18,7 @@ from lt_loops.state.position import NEVER
 
 
 class Deadline:
-    """Ends training after a time; that of earlier processes counts.
+    """Ends training after a time, in which earlier processes count.
 
     It begins to count at the position from which training goes on; whether it is reached is the same on all ranks,
     which ask equally often.
@@ -62,7 +62,7 @@ class Stopping(Owner):
         self.signal: int | None = None
 
     def request(self, wanted: bool, reason: str = "") -> None:
-        """Note what a user or a callback wants: that training ends as soon as it may, and why, or that it goes on."""
+        """Note a user's or callback's wish that training ends as soon as it may, and why; or that it goes on."""
         self.requested, self._wish = wanted, (self._wish or reason) if wanted else ""
         self._agenda.request_check()
 
@@ -160,7 +160,7 @@ class Stopping(Owner):
         return first
 
     def fulfils_request(self) -> bool:
-        """Return whether training ends here as somebody wants it to; not before ``min_epochs`` and ``min_steps``."""
+        """Return whether training ends here by request; not before ``min_epochs`` and ``min_steps``."""
         limits, position = self._limits, self._position
         epochs = position.epoch + self._agenda.at_end()
         enough = epochs >= (limits.min_epochs or 0) and position.step >= (limits.min_steps or 0)

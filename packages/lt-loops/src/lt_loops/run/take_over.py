@@ -1,4 +1,4 @@
-"""What a run in other processes leaves to the one that started it: counters, metrics, states, weights."""
+"""Results of a run in other processes, taken over by the process that started it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lt_loops.run.frame import Run
 
 def take_over(run: Run, result: RunResult) -> None:
     """Bring the results of a run in other processes into this one."""
-    run.saves.together = False  # first: nobody else takes part in what a callback below may save
+    run.saves.together = False  # first: a callback below may save, and no other process takes part
     run.position.load_state_dict(result.position)
     run.data.samples_elsewhere = result.position.get("samples_of_epoch", 0)
     run.stopping.reason = result.stop_reason
@@ -36,7 +36,7 @@ def take_over(run: Run, result: RunResult) -> None:
 
 
 def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:
-    """Load what a run returned.
+    """Load the weights that a run returned.
 
     Where layers are made in ``configure_model``, they exist on the ranks only so far, and are made here too.
     """
@@ -48,7 +48,7 @@ def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:
             failed = error
     try:
         module.load_state_dict(weights)
-    except RuntimeError as error:  # torch's, which has loaded those that fit
+    except RuntimeError as error:  # torch's, which has loaded the weights that fit
         why = " ".join(str(failed or error).split())
         warn(
             f"Not all of the trained weights are in the module here: {type(module).__name__} has other layers than on "

@@ -1,4 +1,4 @@
-"""What is trained, and how: optimizers, schedulers, the plan of a step, and what an unfinished window has seen."""
+"""Optimizers, schedulers, the plan of a step, and the unfinished accumulation window."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Training(Owner):
         plan: how a batch is trained on, chosen for this run.
         dirty: the plan must be made again.
         unsaved_known: whether the first step is done, and which of its states no checkpoint can hold is said.
-        pending: what the unfinished accumulation window has seen.
+        pending: counts of the unfinished accumulation window.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
-        running: what a step of another package began for this run; None for lt's own.
+        running: a step of another package, begun for this run; None for lt's own.
     """
 
     def __init__(self, context: Context, weights: Weights, schedulers: Schedulers) -> None:
@@ -60,7 +60,7 @@ class Training(Owner):
         meant = module.trains_without_loss or (running is not None and running.step.most_steps != 1)
         return bool(self.optimizers) and module.automatic_optimization and not meant
 
-    # ---- what is trained ---------------------------------------------------------------------------------------------
+    # ---- optimizers --------------------------------------------------------------------------------------------------
 
     def configure(self, optimization: Optimization) -> None:
         self.optimization = optimization
@@ -120,12 +120,12 @@ class Training(Owner):
         return shared, own
 
     def drop(self) -> None:
-        """Have a step of another package forget what it made: graphs hold memory."""
+        """Have a step of another package drop its graphs and buffers: they hold memory."""
         if self.running is not None:
             self.running.drop()
 
     def settle(self) -> None:
-        """Do what a step of another package has put off, so that weights and position agree."""
+        """Run the deferred work of a step of another package, so that weights and position agree."""
         if self.running is not None:
             self.running.settle()
 
@@ -171,7 +171,7 @@ class Training(Owner):
         }
 
     def states_after_first_step(self) -> dict[str, Any] | None:
-        """Return, once, what the optimizers of this rank and the schedulers would save; None before the first step."""
+        """Return, once, the states of this rank's optimizers and schedulers; None before the first step."""
         position = self._position
         if self.unsaved_known or (not position.step and (position.micro or not position.batches)):
             return None
@@ -190,7 +190,7 @@ class Training(Owner):
 
     @property
     def _begins_anew(self) -> bool:
-        """Whether a resume begins the window in hand anew, as its gradients are not saved.
+        """Whether a resume begins the unfinished window anew, as its gradients are not saved.
 
         Where parameters are sharded, each rank has its own, whole, where only the strategy finds them; or a part.
         """
@@ -213,7 +213,7 @@ class Training(Owner):
                 code="LT603",
             )
         kinds = saved.shared.get("optimizers") or [_kind(optimizer) for optimizer in optimizers]
-        gaps = saved.tree.get("gaps")  # what was not saved is as configure_optimizers made it
+        gaps = saved.tree.get("gaps")  # missing parts stay as configure_optimizers made them
         for optimizer, state, kind in zip(optimizers, states, kinds, strict=True):
             mine = _kind(optimizer)
             groups, asked = len(state["param_groups"]), len(optimizer.param_groups)
@@ -272,7 +272,7 @@ class Training(Owner):
         return bool(self._position.micro or self._unfinished_gradients())
 
     def _unfinished_gradients(self) -> dict[str, Any]:
-        """Return those of a window, or of what the user accumulates."""
+        """Return the gradients of a window, or of a user's own accumulation."""
         found = {name: p for name, p in self._module.named_parameters() if p.grad is not None}
         if not self._position.micro:
             groups = [group for optimizer in self.open_gradients for group in optimizer.param_groups]
@@ -282,6 +282,6 @@ class Training(Owner):
 
 
 def _kind(optimizer: Optimizer) -> str:
-    """Return the class whose state it saves: of torch's ``ZeroRedundancyOptimizer`` that of the one it spreads."""
+    """Return the class whose state is saved; of torch's ``ZeroRedundancyOptimizer``, the optimizer's that it spreads."""
     spread = getattr(optimizer, "optim", optimizer) if hasattr(optimizer, "consolidate_state_dict") else optimizer
     return type(spread).__qualname__

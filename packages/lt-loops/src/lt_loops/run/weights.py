@@ -1,4 +1,4 @@
-"""The module of a run, and where the strategy has put it: weights, hyperparameters, what a strategy keeps."""
+"""The module of a run as its strategy has placed it: weights, hyperparameters, the strategy's own state."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Weights(Owner):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.model: nn.Module = context.job.module
-        self._saved: Saved | None = None  # what is loaded when the module is where it will be
+        self._saved: Saved | None = None  # for weights that are loaded once the module is placed
 
     def placed(self, model: nn.Module) -> None:
-        """Go on with the model as the strategy has set it up; load what could not be loaded before."""
+        """Use the model as the strategy has set it up; load weights that had to wait for it."""
         self.model = model
         saved, self._saved, module = self._saved, None, self._module
         if saved is None:
@@ -46,7 +46,7 @@ class Weights(Owner):
             strict = module.strict_loading and not left_out
             self._strategy.load_module_state(model, weights, strict=strict)
             return
-        # what was saved in more digits than the module had before its precision converted it
+        # in float64, which the module had not before its precision converted it
         for name, value in module.state_dict().items():
             kept = weights.get(name)
             if isinstance(value, Tensor) and isinstance(kept, Tensor) and value.dtype == kept.dtype == torch.float64:
@@ -88,7 +88,7 @@ class Weights(Owner):
             )
 
     def load_strategy(self, saved: Saved) -> None:
-        """Load what the strategy kept for this rank; say which hyperparameters have changed."""
+        """Load the strategy's state for this rank; warn of changed hyperparameters."""
         strategy, own = self._strategy, saved.own.get("strategy")
         before, given = saved.tree.get("hyper_parameters") or {}, dict(self._module.hparams)
         changed = [name for name in before if name in given and _is_other(before[name], given[name])]

@@ -1,1 +1,1 @@
-"""Plain data of a run: where it is, where it came from, what its step reads."""
+"""Plain data of a run: its position, its origin, the plan of its step."""

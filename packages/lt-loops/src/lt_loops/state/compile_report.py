@@ -21,9 +21,9 @@ _SHOWN = 10  # lines of each kind
 
 
 def compiled(step: Callable[..., Any], options: dict[str, Any], recorder: RunRecorder) -> Callable[..., Any]:
-    """Return the training step compiled with the Trainer's options; what it logs goes to ``recorder``.
+    """Return the training step compiled with the Trainer's options; its logged values go to ``recorder``.
 
-    What is compiled is the outermost callable: autocast around the strategy's wrapper around the user's step. The
+    The outermost callable is compiled: autocast around the strategy's wrapper around the user's step. The
     module itself stays as it is, and so do the keys of its state dict.
     """
     return log_when_done(torch.compile(step, **options), recorder)

@@ -20,14 +20,13 @@ class Saved(NamedTuple):
     Attributes:
         tree: the whole file.
         path: of the file.
-        resumes: whether a fit goes on; else only weights and what belongs to them count.
+        resumes: whether a fit goes on; else only weights and their hyperparameters count.
         rank: whose place is to be taken, where the same ranks go on.
         parts: of the data, as number and count: what each of the ranks that go on reads.
         shared: the part of the tree that was the same on all ranks; empty where another library wrote the file, or
             nothing resumes.
         by_rank: the part of each rank.
-        same_ranks: whether as many ranks go on as there were, each in its part; else what belongs to a rank begins
-            anew.
+        same_ranks: whether as many ranks go on as there were, each in its part; else the parts of ranks begin anew.
         same_shard: the part of a rank with the same shard of the data; None where it was cut otherwise.
         own: the part of the rank whose place this one takes.
     """

@@ -1,4 +1,4 @@
-"""What a training batch is made of, and the blocks that every kind of step but the plain one is built from."""
+"""The plan of a training step, and the blocks of every kind of step but the plain one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Hooks = tuple[Callable[..., Any], ...]
 
 @dataclass(eq=False, slots=True)
 class Plan:
-    """Slots of callables, each None or empty where nobody asked for it.
+    """Slots of callables, each None or empty unless asked for.
 
     The plain plan (one optimizer, a step for each batch) is inlined in ``fit.train_epoch``; every other step is
     ``running``, made of the methods here.

@@ -75,7 +75,7 @@ class Position:
             self.validated, self.batch = batch if self.validated == self.batch else -1, batch
 
     def recount(self, before: int, now: int) -> bool:
-        """Count a window of ``before`` batches in ``now``; return whether what is done of it is a whole number."""
+        """Count a window of ``before`` batches in ``now``; return whether its done part is a whole number."""
         self.micro, rest = divmod(self.micro * now, before)
         return not rest
 

@@ -1,4 +1,4 @@
-"""What a checkpoint lacks because an optional part failed: the rest is written all the same."""
+"""Optional parts of a checkpoint that failed: the rest is written all the same."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def listed(gaps: Mapping[str, str]) -> str:
 class Unsaved:
     """Collects the parts that could not be saved.
 
-    Weights, counters and what a strategy keeps are not optional: their errors are raised.
+    Weights, counters and a strategy's state are not optional: their errors are raised.
 
     Attributes:
         found: the reason for each missing part, by a name for people; the checkpoint's key ``gaps``.
         objects: whether the file may hold any object, not plain data alone.
         error: the first exception of the user's own code, which is raised when the checkpoint is written; None for
-            failures of loggers, and for what is no plain data.
+            failures of loggers, and for values that are no plain data.
     """
 
     def __init__(self, *, objects: bool = False) -> None:
@@ -50,7 +50,7 @@ class Unsaved:
         """Return ``tree`` as plain data, without the parts that have no such form.
 
         That is the state of a callback, a value of a scheduler's state or of a group of parameters, all that an
-        optimizer keeps for one parameter, what a module keeps beside its weights, or a key of the user's.
+        optimizer keeps for one parameter, a module's extra state, or a key of the user's.
 
         Raises:
             CheckpointError: where nothing may be missing.
