@@ -282,6 +282,6 @@ class Training(Owner):
 
 
 def _kind(optimizer: Optimizer) -> str:
-    """Return the class whose state is saved; of torch's ``ZeroRedundancyOptimizer``, the optimizer's that it spreads."""
+    """Return the class whose state is saved; of torch's ``ZeroRedundancyOptimizer``, of the one that it spreads."""
     spread = getattr(optimizer, "optim", optimizer) if hasattr(optimizer, "consolidate_state_dict") else optimizer
     return type(spread).__qualname__
