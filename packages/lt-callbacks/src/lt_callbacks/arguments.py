@@ -1,4 +1,4 @@
-"""Arguments of callbacks, checked where they are given."""
+"""Checks of arguments of callbacks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def choice(who: str, name: str, value: object, allowed: Iterable[str]) -> str:
 
 
 def require_logger(who: str, trainer: TrainerAPI) -> None:
-    """Raise for a callback that sends to loggers, where there is none."""
+    """Raise if a callback that sends to loggers has none."""
     if not trainer.loggers:
         raise ConfigError(
             f"{who} sends to loggers, and the Trainer has none. Take Trainer(logger=True), or remove the callback.",
@@ -63,7 +63,7 @@ def require_logger(who: str, trainer: TrainerAPI) -> None:
 
 
 def require_package(who: str, package: str, brought_by: str, instead: str = "") -> None:
-    """Raise where ``package`` cannot be imported; ``instead`` is another way out than to install ``brought_by``."""
+    """Raise if ``package`` cannot be imported; ``instead`` is an alternative to installing ``brought_by``."""
     try:
         import_module(package.replace("-", "_"))
     except ImportError as error:

@@ -21,7 +21,7 @@ class LambdaCallback(Callback):
         hooks: functions by the hook's name, with the hook's arguments.
 
     Raises:
-        ConfigError: for a name that is no hook, or what cannot be called.
+        ConfigError: for a name that is no hook, or a value that cannot be called.
     """
 
     def __init__(self, **hooks: Callable[..., Any] | None) -> None:

@@ -1,4 +1,4 @@
-"""What a callback goes by: a metric, with what is said where it is not there when it is due, or the loss of a step."""
+"""Metrics that callbacks monitor, the messages for missing ones, and the loss of a step."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Monitor", "loss_of", "on_any_rank"]
 
 
 class Monitor:
-    """Judges a metric that is not there: validation is off, or still to come, or the name is wrong.
+    """Tells why a monitored metric is missing: validation is off, or still to come, or the name is wrong.
 
     Args:
-        who: the callback, for what is said.
-        hence: what follows for as long as the metric is not there.
+        who: name of the callback, for messages.
+        hence: consequence of the missing metric, for messages.
 
     Attributes:
-        of_validation: whether the metric is logged in validation and not in training; None where that is not known yet.
+        of_validation: whether the metric is logged in validation and not in training; None while unknown.
     """
 
     def __init__(self, who: str, hence: str) -> None:
@@ -38,7 +38,7 @@ class Monitor:
         self._validated = False
 
     def validated(self, trainer: TrainerAPI, monitor: str | None = None) -> bool:
-        """Take note of a validation's end; return whether it counts: a whole one, inside fit."""
+        """Record the end of a validation; return whether it was a whole one, inside fit."""
         counts = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.interrupted
         self._validated |= counts
         if counts and self.of_validation is None and monitor is not None:
@@ -46,7 +46,7 @@ class Monitor:
         return counts
 
     def before_validation(self, trainer: TrainerAPI, monitor: str | None) -> None:
-        """See, before a fit's first whole validation, whether training logs the metric."""
+        """Record, before a fit's first whole validation, whether training logs the metric."""
         if self.of_validation is None and monitor is not None and not trainer.sanity_checking:
             self._logged_before = monitor in trainer.callback_metrics
 
@@ -58,11 +58,11 @@ class Monitor:
         return not logged if self.of_validation is None else self.of_validation
 
     def awaits_validation(self, trainer: TrainerAPI) -> bool:
-        """Return whether this fit validates and has not done so yet: what it logs is still to come."""
+        """Return whether this fit validates and has not done so yet."""
         return not self._validated and sum(trainer.num_val_batches) > 0
 
     def lacking(self, trainer: TrainerAPI, monitor: str, logged: Iterable[str]) -> LogError | None:
-        """Return the error for a ``monitor`` that was not logged when it was due; where there is none, warn why."""
+        """Return the error for a ``monitor`` that was not logged when it was due, or warn and return None."""
         names = sorted(logged)
         have = ", ".join(map(repr, names)) or "nothing"
         who = self._who
@@ -94,13 +94,13 @@ class Monitor:
 
 
 def loss_of(outputs: Any) -> Tensor | None:
-    """Return the loss in what ``training_step`` returned, shape ``()``, or None."""
+    """Return the loss in the output of ``training_step``, shape ``()``, or None."""
     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
     return loss if isinstance(loss, Tensor) else None
 
 
 def on_any_rank(trainer: TrainerAPI, decision: bool) -> bool:
-    """Return whether any rank decided so; all ranks call this."""
+    """Return whether ``decision`` is True on any rank; all ranks call this."""
     if trainer.world_size == 1:
         return decision
     device = trainer.strategy.device

@@ -1,4 +1,4 @@
-"""What callbacks that save checkpoints have in common."""
+"""The base of callbacks that save checkpoints."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Checkpoint(Callback):
         return set()
 
     def _remove_checkpoint(self, trainer: TrainerAPI, filepath: str) -> None:
-        """Delete a checkpoint that is kept no longer; subclasses in the wild delete what lies beside it too."""
+        """Delete a checkpoint that is no longer kept; existing subclasses also delete files beside it."""
         trainer.remove_checkpoint(filepath)
 
     def owns(self, path: str) -> bool:
-        """Return whether this callback wrote ``path``, so that those who share their names with it may replace it."""
+        """Return whether this callback wrote ``path``; callbacks that share its file names may replace it."""
         return False
 
 
 def failed_together(who: str, trainer: TrainerAPI) -> bool:
-    """Return whether all ranks end with an exception at this step; say so where only some do.
+    """Return whether all ranks end with an exception at this step; warn if only some do.
 
     Ranks that go on wait in a collective of the training, and would never join the checkpoint's.
 

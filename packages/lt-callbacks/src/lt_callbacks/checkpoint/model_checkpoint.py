@@ -1,4 +1,4 @@
-"""When checkpoints are saved, under which name, and which ones are kept."""
+"""The callback that has checkpoints saved, names them, and keeps the best."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Ranked(Generic[T]):
 
     Args:
         name: of the value in the ranking.
-        convert: what a given value becomes.
-        given: where it goes, if not to ``name``.
+        convert: converts a value that is set.
+        given: attribute of the ranking that is set, if not ``name``.
     """
 
     def __init__(self, name: str, convert: Callable[[Any], T], given: str = "") -> None:
@@ -72,7 +72,7 @@ class Ranked(Generic[T]):
 
 
 class ModelCheckpoint(Checkpoint):
-    """Has checkpoints saved, keeps the best ones, and deletes those that they replace.
+    """Has checkpoints saved, keeps the best ones, and deletes replaced ones.
 
     The loop writes them when the boundary is complete; only then are old ones deleted. It deletes and overwrites only
     files that this callback has written in this folder, which their headers say, and none that another callback of the
@@ -87,11 +87,11 @@ class ModelCheckpoint(Checkpoint):
         dirpath: folder; default ``checkpoints`` in the run's log folder.
         filename: name without ending, filled with metrics: ``"{epoch}-{val_loss:.2f}"``. Default ``"{epoch}-{step}"``.
         monitor: metric that decides which are best; None keeps the latest.
-        verbose: say what was saved and why.
+        verbose: print each save and its reason.
         save_last: True also keeps the newest as ``last.ckpt``, at the end of the run too: another name of the same file
             where that state is kept anyway, which ``"link"`` makes a symbolic link; else a file.
         save_top_k: how many to keep; 0 none, -1 all.
-        save_weights_only: leave out what a resume needs.
+        save_weights_only: leave out the state that a resume needs.
         mode: ``"min"`` or ``"max"`` of ``monitor`` is best.
         auto_insert_metric_name: ``{epoch}`` becomes ``epoch=3``; False: ``3``.
         every_n_train_steps: save each time this many optimizer steps are done. Where ``monitor`` is a metric of
@@ -183,7 +183,7 @@ class ModelCheckpoint(Checkpoint):
         self._forget_fit()
 
     def _forget_fit(self) -> None:
-        """Keep nothing, and take what lies in the folder for another run's."""
+        """Forget all files; those in the folder count as another run's."""
         self._store = CheckpointStore(
             CheckpointRanking(self.monitor, self.mode, self.save_top_k),
             shares_names=not self.enable_version_counter,
@@ -204,24 +204,24 @@ class ModelCheckpoint(Checkpoint):
         kept = f"keeps {count}" if self.save_top_k in (-1, 0) else f"keeps the {f'{count} {which}'.strip()}"
         return f"saves {self._schedule}, {kept}{' and the last' if self.save_last else ''}"
 
-    # ---- what users read ---------------------------------------------------------------------------------------------
+    # ---- for users to read -------------------------------------------------------------------------------------------
 
     # Whoever reads a path finds the file: see CheckpointStore.readable.
 
     best_model_path = Ranked("best", os.fspath, "named_best")
-    """The best checkpoint, or the latest without ``monitor``; empty where there is none."""
+    """The best checkpoint, or the latest without ``monitor``; empty if there is none."""
     best_model_score = Ranked("best_score", _score, "given_score")
     """The metric of the best checkpoint, 0-dim."""
     best_k_models = Ranked("scores", _scores)
     """Metrics of the kept checkpoints by path."""
     kth_best_model_path = Ranked("worst", os.fspath)
-    """The kept checkpoint that goes next; empty while there is room."""
+    """The next checkpoint to delete; empty while there is room."""
     kth_value = Ranked("worst_score", _score, "given_worst")
     """The metric that a new checkpoint must beat, 0-dim."""
     current_score = Ranked("current", _score)
-    """The metric as it was looked at last, 0-dim."""
+    """The metric at the last check, 0-dim."""
     last_model_path = Ranked("last", os.fspath)
-    """What ``save_last`` keeps."""
+    """The file that ``save_last`` keeps."""
 
     @property
     def _readable(self) -> CheckpointRanking:
@@ -264,13 +264,13 @@ class ModelCheckpoint(Checkpoint):
         self._store.load_state_dict(state_dict, there, self.dirpath or there, self._last_global_step_saved)
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        """Leave the files of the fit before to the user, and keep those of the one that begins."""
+        """Leave the files of the previous fit to the user, and begin an empty ranking."""
         self._forget_fit()
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Settle the folder, the same on all ranks."""
+        """Agree on the folder on all ranks."""
         if stage != "fit":
             return
         self._metric.start()
@@ -327,7 +327,7 @@ class ModelCheckpoint(Checkpoint):
                 trainer.print(f"{trainer.stop_reason} before the first validation: {path} resumes this run.")
 
     def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """See whether the metric is one of validation."""
+        """Record whether the metric is one of validation."""
         if self._schedule.in_epoch:
             self._metric.before_validation(trainer, self.monitor)
 
@@ -342,7 +342,7 @@ class ModelCheckpoint(Checkpoint):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Save the end for whoever goes on from it, and unranked what waited for a validation that did not come."""
+        """Save the end for a later resume, and unranked a save that waited for a validation which did not come."""
         newest = self.monitor is None and trainer.resumes_automatically
         ends = not trainer.interrupted and not self._should_skip_saving_checkpoint(trainer)
         if ends and (newest or (self._saves_last and self._step_of_moment != trainer.global_step)):
@@ -370,12 +370,12 @@ class ModelCheckpoint(Checkpoint):
         trainer.print(f"Saved {path} after {type(exception).__name__}.")
 
     def on_interrupt(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """A signal ends the run: save what resumes it as ``interrupted.ckpt``, unless this step is saved already."""
+        """Save ``interrupted.ckpt`` after a signal, unless this step is saved already."""
         if path := self._save_interrupted(trainer):
             trainer.print(f"Interrupted: {path} resumes this run, as does ckpt_path='last'.")
 
     def _save_interrupted(self, trainer: TrainerAPI) -> str:
-        """Save what resumes the run, unless this step is saved already; return the path, or nothing."""
+        """Save the state to resume from, unless this step is saved already; return the path or ``""``."""
         if self._should_skip_saving_checkpoint(trainer) or self.dirpath is None:
             return ""
         others = [cb for cb in self._store.others() if isinstance(cb, ModelCheckpoint) and cb.dirpath == self.dirpath]
@@ -388,7 +388,7 @@ class ModelCheckpoint(Checkpoint):
         return path
 
     def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """The run came to its end: what once resumed it is no longer needed, where something newer was kept."""
+        """Delete ``interrupted.ckpt`` at the end of a complete run that kept something newer."""
         finished = bool(trainer.strategy.broadcast(not trainer.interrupted))
         if not finished or self.dirpath is None:
             return
@@ -452,8 +452,8 @@ class ModelCheckpoint(Checkpoint):
     def _save_checkpoint(self, trainer: TrainerAPI, filepath: str) -> None:
         """Write a checkpoint of this moment, complete when this returns.
 
-        One that a subclass has is called when a boundary is complete, on all ranks, in place of the loop's own writing:
-        it calls this one, and does with the file what is to be done (an upload).
+        An override is called when a boundary is complete, on all ranks, in place of the loop's own writing: it calls
+        this one, and then uses the file (an upload).
         """
         self._write(trainer, filepath)
 
@@ -474,7 +474,7 @@ class ModelCheckpoint(Checkpoint):
         return is_overridden(self, "_update_best_and_save", ModelCheckpoint)
 
     def _contents_of(self, path: str) -> dict[str, Any]:
-        """What goes into a file, as :meth:`TrainerAPI.request_save` takes it; only what was asked for."""
+        """The contents of a file as arguments of :meth:`TrainerAPI.request_save`, without defaults."""
         resumes = path in (self._store.interrupted, self._store.ranking.last if self._keeper is self else "")
         asked = {
             "weights_only": self.save_weights_only and not resumes,
@@ -490,9 +490,9 @@ class ModelCheckpoint(Checkpoint):
             yield weights, contents | {"weights_only": True, "mark": self._store.mark(weights)}
         yield path, contents | {"mark": self._store.mark(path)}
 
-    # ---- what --------------------------------------------------------------------------------------------------------
+    # ---- saves -------------------------------------------------------------------------------------------------------
 
-    # Subclasses in the wild override these methods of Lightning's; each is called where Lightning calls it.
+    # Existing subclasses override these methods of Lightning's; each is called where Lightning calls it.
 
     def _should_skip_saving_checkpoint(self, trainer: TrainerAPI) -> bool:
         fitting = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.fast_dev_run
@@ -620,7 +620,7 @@ class ModelCheckpoint(Checkpoint):
         return str(trainer.strategy.broadcast(found))
 
     def _free_path(self, metrics: dict[str, Any], may_replace: str, template: str) -> str:
-        """Return a path where nothing stands but what this run may write over."""
+        """Return a path that is free, or whose file this run may overwrite."""
         version: int | None = None
         while True:
             path = self.format_checkpoint_name(metrics, template or None, ver=version)

@@ -53,7 +53,7 @@ def fill_template(
         template: for instance ``"{epoch}-{val/loss:.2f}"``.
         metrics: numbers and 0-dim tensors by name.
         insert_names: write ``name=value`` in place of ``value``.
-        equals: what stands between name and value.
+        equals: text between name and value.
 
     Raises:
         ConfigError: where the result leads out of the folder.

@@ -23,13 +23,13 @@ class CheckpointRanking:
     Attributes:
         files: all paths saved and not given up, in the order of saving.
         scores: scores of the ranked ones by path.
-        best: path of the best, or of the latest without a monitor; empty where there is none.
-        worst: path of the one that goes next, empty while there is room.
-        last: path of the copy or link that stands for the newest.
+        best: path of the best, or of the latest without a monitor; empty if there is none.
+        worst: path of the next one to delete, empty while there is room.
+        last: path of the copy of, or link to, the newest.
         newest: path saved last.
-        given_score: what a user has set as the best one's score, where it has none of its own.
-        given_worst: likewise of the one that goes next; it decides nothing.
-        stands_in: what a subclass has put in the place of a file (a folder) by that file's path.
+        given_score: score of the best, set by a user; used if it has none of its own.
+        given_worst: likewise of the next one to delete; it decides nothing.
+        stands_in: replacements by a subclass (a folder), by the path of the replaced file.
 
     Raises:
         ConfigError: for a ``save_top_k`` below -1, or above 1 without a monitor.
@@ -68,7 +68,7 @@ class CheckpointRanking:
 
     @property
     def worst_score(self) -> Tensor | None:
-        """Score of the one that goes next, 0-dim, or None while there is room."""
+        """Score of the next one to delete, 0-dim, or None while there is room."""
         return self.scores.get(self.worst, self.given_worst)
 
     def takes(self, score: Tensor) -> bool:
@@ -88,7 +88,7 @@ class CheckpointRanking:
             self.best = path
 
     def name_best(self, path: str) -> None:
-        """Take ``path`` for the best: in the place of the file that was, where it is none of those here."""
+        """Make ``path`` the best; if it is not among the files, it replaces the one that was."""
         if path and path not in self.files and self.best in self.files:
             self.stands_in[self.best] = path
         self.best = path
@@ -102,7 +102,7 @@ class CheckpointRanking:
         self.newest = path
 
     def drop(self, path: str) -> None:
-        """Give ``path`` up."""
+        """Forget ``path``."""
         if path in self.files:
             self.files.remove(path)
         if self.scores.pop(path, None) is not None:
@@ -135,7 +135,7 @@ class CheckpointRanking:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], place: Callable[[str], str] = str) -> None:
-        """Take back what :meth:`state_dict` returned; ``place`` says where a path is now, or ``""`` to forget it."""
+        """Load a :meth:`state_dict`; ``place`` maps a path to its present place, or to ``""`` to forget it."""
 
         def at(name: str) -> str:
             path = state.get(name)

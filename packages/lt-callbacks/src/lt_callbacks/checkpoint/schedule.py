@@ -1,4 +1,4 @@
-"""When checkpoints are due."""
+"""The schedule of checkpoints."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CheckpointSchedule:
 
     Attributes:
         every: the duration; None for never.
-        every_n_train_steps, every_n_epochs, train_time_interval: the duration where it is one of these.
-        other: the duration where it is none of them.
+        every_n_train_steps, every_n_epochs, train_time_interval: the duration if it is of this kind.
+        other: the duration if it is of no such kind.
         in_epoch: a save is due after a batch, and not at the end of an epoch or of a validation.
 
     Raises:
@@ -102,11 +102,11 @@ class CheckpointSchedule:
         return due
 
     def due_after_epoch(self, trainer: TrainerAPI) -> bool:
-        """Return whether this epoch is one of those after which to save."""
+        """Return whether a save is due after this epoch."""
         return self.every_n_epochs >= 1 and (trainer.current_epoch + 1) % self.every_n_epochs == 0
 
     def on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
-        """Return whether the moment is the epoch's end: True; or validation's: False."""
+        """Return True to save at the epoch's end, False to save at the end of validation."""
         if not sum(trainer.num_val_batches):  # there is no other moment
             return True
         if self._on_train_epoch_end is not None:

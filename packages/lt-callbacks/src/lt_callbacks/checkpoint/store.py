@@ -1,4 +1,4 @@
-"""The files of one ModelCheckpoint: which are its own, what is being written, and what goes when it is there."""
+"""The files of one ModelCheckpoint: ownership, pending saves, links and deletions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class PendingSave:
     """A checkpoint that was asked for and is not known to be complete.
 
     Attributes:
-        removes: files that it makes superfluous.
+        removes: files that it replaces.
         links: other names for it: path, and whether the link is symbolic.
         before: the ranking before it, for a save that fails.
         step: the optimizer step at which it was asked for.
         given: the writer has it.
-        read: it was written ahead of its boundary, for somebody who reads it.
+        read: it was written ahead of its boundary, for a reader.
     """
 
     removes: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class CheckpointStore:
         ranking: which are kept.
         folder: absolute path or URL; empty before the first fit.
         resumed: a state was loaded that :meth:`take_over` has yet to act on.
-        interrupted: path of the one that a signal or a limit left; empty where there is none.
+        interrupted: path of the checkpoint of an interrupted run; empty if there is none.
     """
 
     def __init__(self, ranking: CheckpointRanking, *, shares_names: bool, weights_ending: str = "") -> None:
@@ -84,7 +84,7 @@ class CheckpointStore:
         self.folder = folder
 
     def close(self) -> str:
-        """The fit is over; return what rank 0 reports of it."""
+        """End the fit; return rank 0's report of its checkpoints."""
         trainer, self._trainer = self._trainer, None
         if trainer is None or not trainer.is_global_zero:
             return ""
@@ -127,7 +127,7 @@ class CheckpointStore:
             )
 
     def clean(self) -> None:
-        """Delete what killed writes left behind, but for files that somebody still writes."""
+        """Delete leftovers of killed writes, except files that are still being written."""
         self._io.clean(self.folder)
 
     # ---- state -------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class CheckpointStore:
         """Take over the lists of a killed or finished run; paths that lead out of its folder are dropped.
 
         Args:
-            state: what :meth:`state_dict` returned.
+            state: result of :meth:`state_dict`.
             there: the folder of that run.
             here: the folder of this one.
             step: the optimizer step that was saved last.
@@ -178,7 +178,7 @@ class CheckpointStore:
         if self._trainer is not None:
             self.folder = here
 
-    # ---- whose -------------------------------------------------------------------------------------------------------
+    # ---- ownership ---------------------------------------------------------------------------------------------------
 
     def mark(self, path: str) -> str:
         """Note that the callback is about to write ``path``; return the mark for its header."""
@@ -213,12 +213,12 @@ class CheckpointStore:
         return own or nowhere
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder at ``path``, once what is being deleted is gone."""
+        """Return whether there is a file or folder at ``path``, after pending deletions."""
         there = self._io.exists(path)  # a background writer ends its work to answer
         return there or (not is_remote(path) and os.path.lexists(path))
 
     def paths(self) -> set[str]:
-        """Return the files of the ranking, the last one, and those that are asked for and not written yet."""
+        """Return the files of the ranking, the last one, and requested files that are not written yet."""
         return {*self.ranking.files, *self._unwritten, self.ranking.last} - {""}
 
     def beside(self, path: str) -> str:
@@ -248,12 +248,12 @@ class CheckpointStore:
         kept = [kept for other in self.others() for kept in other.kept_paths()]
         return not real_paths([path]).isdisjoint(real_paths(kept))
 
-    # ---- who reads a path finds the file -----------------------------------------------------------------------------
+    # ---- files before their boundary ---------------------------------------------------------------------------------
 
     def readable(self, write: Callable[[TrainerAPI, str], None] | None) -> CheckpointRanking:
-        """Return the ranking for somebody who will read the files that it names, or its scores alone (no ``write``).
+        """Return the ranking to a reader of its files, or of its scores alone (no ``write``).
 
-        What a background writer has is waited for. What the loop writes at the next boundary only is written by
+        A background writer is waited for. A file that the loop writes at the next boundary is written by
         ``write`` now, and there once more, with the state that resumes exactly; several processes, of which one alone
         may be reading, can't do this together: there it is the ranking without those.
         """
@@ -284,7 +284,7 @@ class CheckpointStore:
             save.read = True  # whoever reads it while it is written needs no second one
         return not done
 
-    # ---- what becomes of a save --------------------------------------------------------------------------------------
+    # ---- outcomes of saves -------------------------------------------------------------------------------------------
 
     @property
     def _unwritten(self) -> dict[str, PendingSave]:
@@ -292,9 +292,9 @@ class CheckpointStore:
         return {path: save for path, save in self._saves.items() if not save.given}
 
     def expect(self, path: str, leaves: str, before: dict[str, Any], step: int) -> None:
-        """Take note that ``path`` is asked for at ``step``, and that ``leaves`` goes when it is written.
+        """Record a request for ``path`` at ``step``; ``leaves`` is deleted once it is written.
 
-        Should it fail, the ranking is what it was ``before``.
+        If it fails, the ranking becomes ``before`` again.
         """
         removes = [leaves] if leaves not in ("", path) else []
         for left in removes:
@@ -312,7 +312,7 @@ class CheckpointStore:
         self._remove(trainer, replaced)
 
     def written(self, path: str) -> None:
-        """The writer has a checkpoint: links and deletions follow it, and are left out where it fails."""
+        """Queue the links and deletions of a checkpoint that the writer has; they are left out if it fails."""
         save, trainer = self._saves.get(path), self._trainer
         if save is None:
             return
@@ -326,7 +326,7 @@ class CheckpointStore:
             self._remove(trainer, save.removes)
 
     def failed(self, path: str) -> None:
-        """A checkpoint could not be written: keep what it would have replaced.
+        """Keep the files that a checkpoint which could not be written would have replaced.
 
         A save of a later step, decided without knowing of it, replaces the files that have stayed; where it fails too,
         it goes back to the ranking before both.
@@ -387,10 +387,10 @@ class CheckpointStore:
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
     def take_over(self, trainer: TrainerAPI) -> Iterator[str]:
-        """Finish what a killed predecessor had begun at the boundary that this run resumes from.
+        """Finish the saves that a killed predecessor began at the boundary where this run resumes.
 
         Yields:
-            what it was killed before writing, and which has to be asked for again.
+            paths that were not written, to be requested again.
         """
         if not self.resumed:
             return

@@ -12,14 +12,14 @@ from lt_callbacks.progress.phase import format_value
 
 _VALIDATION = re.compile(r"(val|valid|validation)[_/.]")
 _MODES = {"loss": "min", "acc": "max", "accuracy": "max"}
-"""By the last word of a validation's metric that nobody monitors."""
+"""Mode of a validation metric without a monitor, by the last word of its name."""
 
 
 class BestValues:
     """Remembers the best value of each metric whose direction is known.
 
     Args:
-        callbacks: those of the run; they know what they monitor, and what was best before a resume.
+        callbacks: callbacks of the run, with their monitored metrics and the best values before a resume.
     """
 
     def __init__(self, callbacks: Iterable[Any] = ()) -> None:
@@ -33,7 +33,7 @@ class BestValues:
                     self._best[monitor] = float(score)
 
     def marked(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metrics, with the values that are the best so far as text with a mark behind."""
+        """Return the metrics, the best values so far as text with a mark."""
         shown = dict(metrics)
         for name, value in metrics.items():
             mode = self._modes.get(name, _mode_by_name(name))

@@ -1,4 +1,4 @@
-"""The epochs that are done, a row each, above a bar that goes on."""
+"""The table of finished epochs above the bar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lt_callbacks.progress.phase import Phase, format_seconds, format_value
 
 BEST = "*"
-"""Stands behind a value that is the best so far."""
+"""Marks the best value so far."""
 
 _AGAIN = 30  # rows after which the heading is repeated
 _NARROW, _CALM = 5, 8  # columns of a short number, and of any

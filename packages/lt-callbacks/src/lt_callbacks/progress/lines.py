@@ -20,7 +20,7 @@ class LineDisplay(Display):
         return min(max(_FIRST, phase.elapsed / 10), _LAST)
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
-        """Print where ``phase`` is; not when it has just begun, nor when it is over."""
+        """Print the progress of ``phase``, unless it has just begun or is over."""
         if phase.over or phase.elapsed < _FIRST:
             return
         share = f" ({phase.done / phase.total:.0%})" if phase.total else ""
@@ -28,7 +28,7 @@ class LineDisplay(Display):
         _print(f"{phase.description}  {phase.count}{share}", phase.speed, eta, format_metrics(metrics(), " "))
 
     def finish(self, phase: Phase, metrics: Metrics) -> None:
-        """Print what ``phase`` came to; the sanity check and nested validations say nothing."""
+        """Print the result of ``phase``; the sanity check and nested validations print nothing."""
         if phase.nested or phase.kind == "sanity":
             return
         took = format_seconds(phase.elapsed, short=True)

@@ -1,4 +1,4 @@
-"""One run over batches that a progress display shows: an epoch, a validation, a test."""
+"""Progress of one run over batches: an epoch, a validation, a test."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Phase:
 
     Attributes:
         kind: ``"sanity"``, ``"train"``, ``"validate"``, ``"test"`` or ``"predict"``.
-        description: what is shown in front.
+        description: text before the bar.
         total: batches in all, or None where unknown.
         first: batches that were done before this process began (a resume).
-        nested: it runs inside another one (a validation inside a training epoch), and has its line.
-        apart: though nested it has a line of its own.
-        label: what is shown in front of a bar; the description, unless the user sets another.
-        postfix: what the user sets behind a bar.
+        nested: it runs inside another one (a validation inside a training epoch), on the same line.
+        apart: nested, with a line of its own.
+        label: text before the bar; the description, unless the user sets another.
+        postfix: text after the bar, set by the user.
         done: batches done.
         over: it has ended.
         started: when it began (seconds of :func:`time.monotonic`), moved on by the pauses.
-        unit: what :attr:`units` counts: ``"it"`` (batches), ``"samples"`` or ``"tokens"``.
+        unit: unit of :attr:`units`: ``"it"`` (batches), ``"samples"`` or ``"tokens"``.
         units: how many of them were done by this process.
     """
 
@@ -127,11 +127,11 @@ def _number(rate: float) -> str:
 
 
 Metrics = Callable[[], Mapping[str, Any]]
-"""Fetches what stands beside the bar; called only when something is drawn, as it waits for the device."""
+"""Returns the metrics beside the bar; called only to draw, as it waits for the device."""
 
 
 class Display(Protocol):
-    """Shows phases to people; a subclass need not define what it has nothing to do for.
+    """Shows phases; the default of each method does nothing.
 
     Attributes:
         delay: seconds from the start of a phase until it first shows.
@@ -143,7 +143,7 @@ class Display(Protocol):
         """Return the seconds until the next update."""
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
-        """Show ``phase`` as it stands now."""
+        """Show the progress of ``phase``."""
         return
 
     def finish(self, phase: Phase, metrics: Metrics) -> None:
@@ -189,7 +189,7 @@ def format_metrics(metrics: Mapping[str, Any], separator: str = ", ", number: st
 
     Args:
         metrics: numbers (or finished strings) by name.
-        separator: what stands between two.
+        separator: separator of metrics.
         number: format of numbers, such as ``".2f"``; None chooses by size.
     """
     return separator.join(f"{name}={format_value(value, number)}" for name, value in metrics.items())

@@ -1,4 +1,4 @@
-"""What all progress bars share: the phases of a run, the clock, who draws."""
+"""The base of progress bars: phases of a run, redrawn by the clock on rank 0."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ProgressBar(Callback):
 
     Epochs are numbered from 0 here, in all messages, in the names of checkpoints and as ``trainer.current_epoch``.
 
-    A bar of your own: override :meth:`make_display`, or :meth:`get_metrics` to change what is shown.
+    For a bar of your own override :meth:`make_display`; for other metrics :meth:`get_metrics`.
 
     Args:
         refresh_rate: show only every this many batches (still by the clock); 0 shows nothing.
@@ -68,7 +68,7 @@ class ProgressBar(Callback):
         self._shown_before: dict[str, Any] = {}
         self._best = BestValues()
 
-    # ---- what users call or override ---------------------------------------------------------------------------------
+    # ---- for users to call or override -------------------------------------------------------------------------------
 
     @property
     def trainer(self) -> TrainerAPI:
@@ -107,7 +107,7 @@ class ProgressBar(Callback):
             say(*args, **kwargs)
 
     def get_metrics(self, trainer: TrainerAPI, pl_module: LightningModule) -> dict[str, int | str | float]:
-        """Return what stands beside the bar: the run's version, and the values logged with ``prog_bar=True``."""
+        """Return the metrics beside the bar: the run's version, and the values logged with ``prog_bar=True``."""
         shown: dict[str, int | str | float] = {}
         version = trainer.logger.version if trainer.logger is not None else None
         if version is not None:
@@ -116,39 +116,39 @@ class ProgressBar(Callback):
         return shown
 
     def make_display(self) -> Display:
-        """Return what draws on a terminal or in a notebook; a bar that draws in its own hooks needs none."""
+        """Return the display for a terminal or notebook; a bar that draws in its own hooks needs none."""
         return SilentDisplay()
 
     @property
     def draws_itself(self) -> bool:
-        """Whether lines are not printed in place of the bar where stdout is no terminal."""
+        """Whether it draws even if stdout is no terminal; else lines are printed there."""
         return type(self).make_display is ProgressBar.make_display
 
     @property
     def sanity_check_description(self) -> str:
-        """What stands before the bar of the sanity check."""
+        """Text before the bar of the sanity check."""
         return "Sanity Checking"
 
     @property
     def train_description(self) -> str:
-        """What stands before the bar of an epoch."""
+        """Text before the bar of an epoch."""
         trainer = self.trainer
         last = trainer.max_epochs
         return f"Epoch {trainer.current_epoch}" + (f"/{last - 1}" if last is not None and last > 0 else "")
 
     @property
     def validation_description(self) -> str:
-        """What stands before the bar of a validation."""
+        """Text before the bar of a validation."""
         return "Validation"
 
     @property
     def test_description(self) -> str:
-        """What stands before the bar of a test."""
+        """Text before the bar of a test."""
         return "Testing"
 
     @property
     def predict_description(self) -> str:
-        """What stands before the bar of a prediction."""
+        """Text before the bar of a prediction."""
         return "Predicting"
 
     @property
@@ -338,7 +338,7 @@ class ProgressBar(Callback):
             self._phase = None
 
     def _present(self) -> Phase | None:
-        """Return the phase to be shown, brought up to date, or None where nothing is to be drawn."""
+        """Return the current phase, brought up to date, or None if nothing is drawn."""
         if self._phase is None or self.is_disabled:
             return None
         self._advance(self._phase, self._done, monotonic())
@@ -358,17 +358,17 @@ class ProgressBar(Callback):
         phase.advance(done, now, phase.units + weighed if tokens else samples or None)
 
     def _metrics(self) -> dict[str, int | str | float]:
-        """Return what stands beside the bar: first what has changed since the last line; the version is said once."""
+        """Return the metrics beside the bar, those that changed since the last line first; not the version."""
         shown = self._folded("_step", "_epoch")
         return dict(sorted(shown.items(), key=lambda item: self._shown_before.get(item[0]) == item[1]))
 
     def _epoch_metrics(self) -> dict[str, int | str | float]:
-        """Return what the line of an epoch says, the best values marked."""
+        """Return the metrics for the line of an epoch, the best values marked."""
         self._shown_before = self._folded("_step", "_epoch")
         return self._best.marked(self._folded("_epoch", "_step"))
 
     def _folded(self, wanted: str, other: str) -> dict[str, int | str | float]:
-        """Return the metrics; of a value that was logged by step and by epoch the one wanted, under its own name."""
+        """Return the metrics; of a value logged by step and by epoch the wanted one, under its plain name."""
         assert self._module is not None
         given = self.get_metrics(self.trainer, self._module)
         logged = self.trainer.callback_metrics if any(name.endswith((wanted, other)) for name in given) else {}
@@ -389,7 +389,7 @@ class ProgressBar(Callback):
 
 
 def is_live() -> bool:
-    """Return whether there is something on which a line can be drawn over: a terminal, or a notebook with widgets.
+    """Return whether a line can be redrawn: stdout is a terminal, or a notebook with widgets.
 
     A process that was forked from a notebook's kernel can print, but reaches no widget.
     """

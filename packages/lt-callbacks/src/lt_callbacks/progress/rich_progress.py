@@ -40,7 +40,7 @@ class RichProgressBarTheme:
         time: style of elapsed and remaining time.
         processing_speed: style of the rate.
         metrics: style of the metrics.
-        metrics_text_delimiter: what stands between two metrics.
+        metrics_text_delimiter: separator of metrics.
         metrics_format: format of numbers, such as ``".3f"``; None chooses by size.
     """
 
@@ -180,7 +180,7 @@ class RichDisplay(Display):
             self._progress.remove_task(task)
 
     def _has_row(self, phase: Phase) -> bool:
-        """Return whether a phase that is over stands as a row."""
+        """Return whether a finished phase is shown as a row."""
         return phase.kind == "train" and not self._leave
 
     def _slot(self, phase: Phase) -> str:
@@ -205,7 +205,7 @@ class RichDisplay(Display):
         self._progress.stop()
 
     def _start(self) -> None:
-        """Have what is printed and logged stand above the bar."""
+        """Print and log above the bar."""
         before = sys.stdout, sys.stderr
         self._progress.start()
         for old, new in zip(before, (sys.stdout, sys.stderr), strict=True):

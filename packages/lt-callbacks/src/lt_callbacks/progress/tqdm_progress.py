@@ -25,15 +25,15 @@ _NAMES = {
     "test": ("init_test_tqdm", "test_progress_bar"),
     "predict": ("init_predict_tqdm", "predict_progress_bar"),
 }
-"""By kind of phase: what makes its bar, and where users find it."""
+"""The method that makes the bar of each kind of phase, and the attribute that holds it."""
 
 
 class PhaseBar:
     """Offers tqdm's methods over a bar that is drawn by the clock.
 
     Attributes:
-        desc: what stands before the bar.
-        disable: whether nothing is drawn.
+        desc: text before the bar.
+        disable: whether the bar is not drawn.
     """
 
     def __init__(self, desc: str = "") -> None:
@@ -41,7 +41,7 @@ class PhaseBar:
         self.disable = True
 
     def show(self, phase: Phase) -> None:
-        """Be the bar of ``phase`` from here on."""
+        """Become the bar of ``phase``."""
         self._phase, self.desc, self.disable = phase, phase.description, False
 
     @property
@@ -62,13 +62,13 @@ class PhaseBar:
         self.total = self.total if total is None else total
 
     def set_description(self, desc: str | None = None, refresh: bool = True) -> None:
-        """Set what stands before the bar, until the next epoch, validation... begins."""
+        """Set the text before the bar, until the next epoch, validation... begins."""
         self.desc = self._phase.label = desc or ""
 
     set_description_str = set_description
 
     def set_postfix(self, ordered_dict: Any = None, refresh: bool = True, **values: Any) -> None:
-        """Set what stands behind the bar, before the metrics."""
+        """Set the text after the bar, before the metrics."""
         self.set_postfix_str(format_metrics({**dict(ordered_dict or {}), **values}))
 
     def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
@@ -80,7 +80,7 @@ class PhaseBar:
         say(s, end=end, **({"file": file} if file is not None else {}))
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing, as the clock says when there is something to draw."""
+        """Do nothing: the clock decides when to draw."""
 
     clear = close = display = refresh = unpause = update
 

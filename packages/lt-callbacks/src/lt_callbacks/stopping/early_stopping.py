@@ -52,7 +52,7 @@ class EarlyStopping(Callback):
         divergence_threshold: end training as soon as the metric is worse than this.
         check_on_train_epoch_end: check at the epoch's end (True) or at validation's (False); None: at validation's
             where it does not run exactly once an epoch.
-        log_rank_zero_only: do not print what the other ranks saw.
+        log_rank_zero_only: do not print the reasons of other ranks.
 
     Attributes:
         min_delta: the change with its sign, so that ``monitor_op(current - min_delta, best_score)`` says "better".
@@ -183,11 +183,11 @@ class EarlyStopping(Callback):
         return trainer.val_check_interval == 1.0 and trainer.check_val_every_n_epoch == 1
 
     def _should_skip_check(self, trainer: TrainerAPI) -> bool:
-        """Return whether this is no moment to check; subclasses in the wild override it, to begin later."""
+        """Return whether to skip this check; existing subclasses override it to begin later."""
         return trainer.stage != "fit" or trainer.sanity_checking
 
     def _run_early_stopping_check(self, trainer: TrainerAPI) -> None:
-        """Check; subclasses in the wild override it, to check later or less often."""
+        """Check; existing subclasses override it to check later or less often."""
         metrics = trainer.callback_metrics
         self._trainer = trainer
         checks = self._validate_condition_metric(metrics)
@@ -207,7 +207,7 @@ class EarlyStopping(Callback):
             self._stop(trainer, self._rule, message)
 
     def _validate_condition_metric(self, logs: dict[str, Tensor]) -> bool:
-        """Return whether there is a value to check; subclasses in the wild override it, to let checks pass by."""
+        """Return whether there is a value to check; existing subclasses override it to skip checks."""
         trainer = self._trainer
         if self.monitor in logs or trainer is None:
             return self.monitor in logs
@@ -234,12 +234,12 @@ class EarlyStopping(Callback):
                     trainer.print(f"  rank {rank}: {text}")
 
     def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
-        """Return whether to stop, and why; subclasses in the wild override it, to wait or to take note."""
+        """Return whether to stop, and why; existing subclasses override it to wait or to record."""
         self._rule, message = self._judge(current)
         return bool(message), message or None
 
     def _judge(self, current: Tensor) -> tuple[EarlyStoppingReason, str]:
-        """Take note of the value; return which rule says stop, and why."""
+        """Record the value; return the rule that says stop, and why."""
         name, value = self.monitor, f"{float(current):.5g}"
         if self.check_finite and not bool(torch.isfinite(current)):
             return EarlyStoppingReason.NON_FINITE_METRIC, f"{name} = {value} is not finite."

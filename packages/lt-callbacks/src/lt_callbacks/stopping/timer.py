@@ -23,7 +23,7 @@ _STAGES = ("train", "validate", "test", "sanity_check")
 class Timer(Callback):
     """Measures the seconds of training, validation and test, and ends training after ``duration``.
 
-    The state holds the seconds so far, so that a resumed run has what is left of its time. All ranks stop together.
+    The state holds the elapsed seconds, so that a resumed run has the rest of its time. All ranks stop together.
 
     Args:
         duration: ``"2 h"``, ``"DD:HH:MM:SS"``, a timedelta or its arguments as a dict; None never ends training.
@@ -33,7 +33,7 @@ class Timer(Callback):
         price_per_hour: of all machines of the job together, in the budget's currency.
 
     Raises:
-        ConfigError: for a duration or interval that is none of these, for a budget without a price.
+        ConfigError: for another duration or interval, or a budget without a price.
     """
 
     batch_hooks_every = 0
@@ -97,7 +97,7 @@ class Timer(Callback):
         return None if self._duration is None else self._duration - self.time_elapsed(stage)
 
     def cost(self) -> float | None:
-        """Return what training has cost so far, by ``price_per_hour``; None without a price."""
+        """Return the cost of training so far, by ``price_per_hour``; None without a price."""
         return None if self._price is None else self._price * self.time_elapsed() / 3600
 
     def state_dict(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Timer(Callback):
         self._ended["test"] = monotonic()
 
     def _start(self, stage: str) -> None:
-        """Begin to measure; what the stage took earlier in this process counts too."""
+        """Start the clock of ``stage``; earlier time in this process counts too."""
         self._before[stage] = self.time_elapsed(stage)
         self._started[stage] = monotonic()
         self._ended.pop(stage, None)

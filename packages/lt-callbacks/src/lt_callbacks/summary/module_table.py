@@ -1,4 +1,4 @@
-"""The table of a module's layers: names, types, parameters, modes, and sizes and FLOPs where an example is there."""
+"""The table of a module's layers: names, types, parameters, modes; sizes and FLOPs given an example input."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LayerRow:
 
 
 class ModuleTable:
-    """Counts what a module is made of; text by ``str()``.
+    """Layers of a module with their parameters, sizes and FLOPs; ``str()`` gives the table as text.
 
     Where the module has an ``example_input_array``, it is run through ``forward`` once, without gradients, in
     evaluation mode, with all random generators left as they were; that gives the sizes and the FLOPs.
@@ -58,7 +58,7 @@ class ModuleTable:
         module: a LightningModule or any other.
         max_depth: how many levels of layers get a line: 1 the children, 0 none, -1 all.
         wrap: wraps the forward of the example, as the run's precision does.
-        whole: what is counted in place of ``module``, where other ranks hold some of its layers.
+        whole: the module with the layers of all ranks, counted in place of ``module``.
 
     Raises:
         ConfigError: for a ``max_depth`` below -1.
@@ -142,7 +142,7 @@ class ModuleTable:
         return table
 
     def totals(self) -> list[tuple[str, str]]:
-        """Return the lines below the table: value and what it is; only those that say something of this module."""
+        """Return the lines below the table: value and label; a line that is trivial for this module is left out."""
         frozen = self.total_parameters - self.trainable_parameters
         lines = [(human_count(self.trainable_parameters), "Trainable params")]
         if frozen:
