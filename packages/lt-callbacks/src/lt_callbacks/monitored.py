@@ -78,7 +78,7 @@ class Monitor:
         elif self.awaits_validation(trainer):
             if trainer.is_global_zero:
                 warn(
-                    f"{who}(monitor={monitor!r}) has nothing to go by before this fit's first validation, and until "
+                    f"{who}(monitor={monitor!r}): no such metric before this fit's first validation, and until "
                     f"then {self._hence}. Logged so far: {have}.",
                     code="LT633",
                 )
