@@ -1,6 +1,6 @@
-"""Names of Lightning 1.x and what is written today: plain data, for errors where no installed package speaks it.
+"""Names of Lightning 1.x and today's: plain data, for errors where no installed package understands the old ones.
 
-lt-compat understands them all (:mod:`lt_core.dialect`); lt itself does not know what any of them means.
+lt-compat understands them all (:mod:`lt_core.dialect`); lt itself knows none of their meanings.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ OUTPUTS: Mapping[str, str] = {
     "log": "self.log_dict({...}) in the step",
     "progress_bar": "self.log_dict({...}, prog_bar=True) in the step",
 }
-"""Keys of what a step returned."""
+"""Keys in the result of a step."""
 
 ATTRIBUTES: Mapping[str, str] = {
     "data_parallel": "strategy='dp' is gone: take strategy='ddp'",
@@ -127,5 +127,5 @@ CLASS_METHODS: Mapping[str, str] = {
 
 
 def understood_by(what: str = "the old spelling") -> str:
-    """Return what an error says at its end about the package that understands ``what``."""
+    """Return the end of an error: how to install the package that understands ``what``."""
     return f"Or install the package that understands {what}: {install_hint('lt-compat')}"

@@ -1,4 +1,4 @@
-"""``Trainer``: what the user calls. It checks arguments, makes runs and keeps what they leave behind."""
+"""``Trainer``, the user's interface: it checks arguments, makes runs and keeps their results."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from lt_core.profiler import Profiler, by_action
 from lt_core.step import Step
 from lt_core.strategy import Strategy
 from lt_core.terminal import say
-from lt_loops.arguments.from_environment import with_environment
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.spellings import AsksDialects, in_todays_names, missing
-from lt_loops.arguments.table import ARGUMENTS, Plugin, Settings
+from lt_loops.arguments.table import ARGUMENTS, Plugin, Settings, with_environment
 from lt_loops.checkpoint.choice import WORDS, choose_checkpoint
 from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
 from lt_loops.fit import run_fit
@@ -192,10 +191,10 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 f"{job.rank}, according to {job.name})."
             )
 
-    if not TYPE_CHECKING:  # type checkers go on finding what is no attribute
+    if not TYPE_CHECKING:  # type checkers still report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Return what a dialect has by this name; raise the usual error, or that of a property."""
+            """Return a dialect's attribute; raise the usual error, or a property's own."""
             known = any(name in vars(part) for part in type(self).__mro__)
             return object.__getattribute__(self, name) if known else missing(self, name)
 
@@ -411,7 +410,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         return Run(job, partial(setattr, self, "_run"), last=self._fitted if continues else None)
 
     def _finish(self, run: Run, result: RunResult) -> None:
-        """Take over what a run left, say how to look at it, end the script where a signal asked for it."""
+        """Take over the results of a run, print how to look at them, end the script after a signal."""
         self._run = run
         if self.strategy.capabilities.returns_results:
             take_over(run, result)
@@ -420,7 +419,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             self._fitted = run
             if self._settings.enable_progress_bar is not False:
                 self._print_logger_hint()
-        self._exit_after_signal(run.stopping)  # whose status says what a scheduler waits for, whatever was saved
+        self._exit_after_signal(run.stopping)  # its status is what schedulers wait for, also after a failed save
         if result.save_error:
             raise CheckpointError(
                 f"Training ended ({run.stopping.reason}), but the last state that was to be saved is not on disk: "
@@ -434,7 +433,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             end_script(stopping.signal)
 
     def _print_logger_hint(self) -> None:
-        """Print, once for each folder of a run, what an installed package says about looking at it."""
+        """Print, once for each folder of a run, an installed package's hint on looking at it."""
         hint = plugins.find("defaults", "run_hint")
         text = hint(self) if hint and self.is_global_zero else None
         if text and text != self._hinted:

@@ -17,7 +17,7 @@ from lt_loops.arguments.problems import raise_problems
 from lt_loops.arguments.table import ARGUMENTS, Settings, normalized, wrong_arguments
 
 _WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
-"""Limits whose None is no default but says something."""
+"""Limits for which None has a meaning of its own."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -24,7 +24,7 @@ class Problem(NamedTuple):
 
 
 Rule = Callable[[str, Any], Problem | None]
-"""Looks at one argument (its name and value) and says what is wrong with it."""
+"""Returns the problem of one argument, by name and value; None for a good one."""
 
 
 class _Short(reprlib.Repr):

@@ -1,6 +1,6 @@
 """What an argument of the Trainer may be by itself, and the form in which it then counts.
 
-A rule takes name and value and says what is wrong; none knows another argument. A form takes a value that passed.
+A rule takes name and value and returns the problem; none knows another argument. A form takes a checked value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def remedy(name: str, value: Any, example: Any, wrap: str = "{}") -> str:
 
     Args:
         name: the argument.
-        value: what was given.
+        value: the given value.
         example: a value that fits; text in the code of a list where ``wrap`` says so.
         wrap: how an object is written that stands in a list.
     """
@@ -74,7 +74,7 @@ def rule(
     """Return a rule.
 
     Args:
-        expected: what messages say.
+        expected: the expectation, for messages.
         right: whether a value has the type, or the types that it may have.
         fits: whether a value of the type can be taken.
         example: a value that can be taken.
@@ -98,7 +98,7 @@ def rule(
 def count(minimum: int, unit: str, *, unlimited: bool = False, instead: str = "", also: str = "") -> Rule:
     """Accept whole numbers from ``minimum`` on, and -1 where ``unlimited``.
 
-    ``instead`` is the way out for others; what is expected ``also`` another rule takes.
+    ``instead`` is the remedy for other numbers; ``also`` names values that another rule accepts.
     """
     return rule(
         f"a whole number of {unit}, {minimum} or more{', or -1 for no limit' * unlimited}{also}",

@@ -30,7 +30,7 @@ def in_todays_names(method: str, known: dict[str, Any], unknown: Mapping[str, An
     """Return all arguments of one of the Trainer's methods, of which it does not know some.
 
     Raises:
-        ConfigTypeError: for those that no installed package understands either.
+        ConfigTypeError: for arguments that no installed package understands either.
     """
     meant, problems = translated(method, {**known, **unknown})
     former = former_names.RUN_ARGUMENTS.get(method, {})
@@ -59,7 +59,7 @@ class AsksDialects(ProtocolMeta):
     abstract class beside it.
     """
 
-    if not TYPE_CHECKING:  # type checkers go on finding what is no attribute
+    if not TYPE_CHECKING:  # type checkers still report unknown attributes
 
         def __getattr__(cls, name: str) -> Any:  # noqa: N805  (a class of classes)
             return missing(cls, name)

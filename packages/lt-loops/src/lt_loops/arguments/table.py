@@ -1,8 +1,8 @@
-"""The table of the Trainer's arguments: one row for each, and what they come to together.
+"""The table of the Trainer's arguments: one row for each, and the settings that follow from them.
 
 **A new argument** is a row of :class:`Settings`; ``tools/arguments.py`` writes the signature and the docstring of the
-Trainer from it, which is what editors, documentation and ``help`` show. Its check, if none of
-:mod:`~lt_loops.arguments.rules` fits, goes there; what it cannot be had with, into
+Trainer from it, for editors, documentation and ``help``. Its check, if none of
+:mod:`~lt_loops.arguments.rules` fits, goes there; its conflicts with others go into
 :mod:`~lt_loops.arguments.conflicts`. Command lines (``--trainer.<name>``, from the signature) and the list in errors
 follow. One that takes names of plug-ins stands in ``lt_core.plugins.OF_ARGUMENT`` too. A run reads it as
 ``run.job.settings.<name>``; one that may be changed between runs is a field of
@@ -15,6 +15,7 @@ follow. One that takes names of plug-ins stands in ``lt_core.plugins.OF_ARGUMENT
 from __future__ import annotations
 
 import os
+from ast import literal_eval
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -40,7 +41,7 @@ from lt_loops.arguments.problems import Problem, Rule, raise_problems, shown
 from lt_loops.arguments.spellings import translated, unknown_argument
 
 DEFAULT_EPOCHS = 1000
-"""Where nobody limits a fit."""
+"""Of a fit without a limit."""
 
 Plugin = Precision | CheckpointIO | Environment | Launcher
 """What ``Trainer(plugins=...)`` takes."""
@@ -50,7 +51,7 @@ PREFIX = "PL_TRAINER_"
 """Begins the names of environment variables that give arguments."""
 
 LookUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]
-"""Returns arguments that are fine by themselves with what names in them stand for, and what is wrong with names."""
+"""Takes arguments that are fine by themselves; returns them with names resolved, and the problems of names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -58,12 +59,12 @@ class Argument:
     """What the table says of an argument, beside its name, and its type and default in :class:`Settings`.
 
     Attributes:
-        check: says what is wrong with a value; never asked about None, which stands for the default.
+        check: returns the problem of a value; not called for None, which stands for the default.
         doc: the line that users read, without its end.
         written: the types that may be written, where ``form`` brings them into the one of :class:`Settings`.
         form: returns a checked value in the one form that the rest of the code reads.
-        none_counts: None is no default but says something.
-        note: returns what to write in place of a value that is taken and discouraged; "" for others.
+        none_counts: None has a meaning of its own.
+        note: returns today's spelling of a discouraged value; "" for others.
         parameter: False for one that the constructor takes, and that its signature does not show.
         former: it is written otherwise today.
     """
@@ -95,13 +96,13 @@ def _row(default: Any, check: Rule, doc: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """The arguments of one Trainer as they count: checked, in one form each, with what follows from others worked out.
+    """The arguments of one Trainer as they count: checked, in one form each, with their consequences applied.
 
     Made by :meth:`checked`. ``None`` in ``logger`` and the ``enable_*`` flags means "if an installed package provides
     it"; True asks for it, False turns it off. Names (of a strategy, a logger...) are not looked up here.
 
     Attributes:
-        given: what the user wrote, by argument.
+        given: the user's values, by argument.
     """
 
     accelerator: Accelerator | str = _row(
@@ -351,7 +352,7 @@ class Settings:
         return None if longest is None or longest.unit in _LIMIT_OF else longest
 
     def note_default_epochs(self) -> None:
-        """Warn when a fit begins that nobody limited."""
+        """Warn when a fit without a limit begins."""
         limited = self.given.get("max_epochs") is not None or self.max_time is not None or self.max_duration
         if not limited and self.max_steps == -1:
             warn(
@@ -395,7 +396,7 @@ def _note(name: str, value: Any) -> None:
 
 
 def wrong_arguments(given: Mapping[str, Any]) -> dict[str, Problem]:
-    """Return what is wrong with each argument by itself, unknown ones first."""
+    """Return the problems of single arguments, unknown ones first."""
     problems = {name: _problem(name, given[name]) for name in sorted(given, key=ARGUMENTS.__contains__)}
     return {name: problem for name, problem in problems.items() if problem is not None}
 
@@ -456,3 +457,19 @@ def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
         follows |= {"max_epochs": 1, "max_steps": batches, "val_check_interval": 1.0, "check_val_every_n_epoch": 1}
         follows |= {"num_sanity_val_steps": 0, "overfit_batches": 0.0, "logger": False, "enable_checkpointing": False}
     return follows
+
+
+def with_environment(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments, with the environment's values in place of defaults; given arguments come first.
+
+    ``PL_TRAINER_MAX_EPOCHS=3``; a value is a Python literal (``0.5``, ``[0, 1]``, ``None``), else text.
+    """
+    found = dict(given)
+    for name in ARGUMENTS:
+        text = os.environ.get(PREFIX + name.upper())
+        if text is not None and given.get(name) in (None, 1 if name == "check_val_every_n_epoch" else None):
+            try:
+                found[name] = literal_eval(text)
+            except (ValueError, SyntaxError):
+                found[name] = text
+    return found

@@ -15,7 +15,7 @@ from lt_loops.logging.slot import merge
 def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> StateDict:
     """Return one recorder's state that holds the sums of all, for a run that goes on with fewer ranks or more.
 
-    ``states`` are those of each rank, from rank 0 on; how metric objects merge, those in ``module`` say.
+    ``states`` come from each rank, from rank 0 on; metric objects in ``module`` say how they merge.
     """
     slots: dict[tuple[Any, ...], list[StateDict]] = {}
     for page in chain.from_iterable(state["pages"] for state in states):
@@ -31,7 +31,7 @@ def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = 
 
 
 def _merged(parts: list[StateDict], module: nn.Module | None) -> StateDict:
-    """Return one slot's state from those of the ranks that logged it."""
+    """Return one slot's state from the states of the ranks that logged it."""
     used = [part for part in parts if part["updated"]] or parts[:1]
     total, count, values = merge(used[0]["given"]["reduce_fx"], used)
     metrics = [part["metric"] for part in used if part["metric"]]

@@ -1,4 +1,4 @@
-"""What torchmetrics-like objects have summed up, taken and put back."""
+"""The sums of torchmetrics-like objects, taken and put back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_metric(value: object) -> bool:
 
 
 def metric_state(metric: Any) -> StateDict:
-    """Return the sums of a torchmetrics-like object: what it names in ``_defaults``, and how often it was updated."""
+    """Return the sums of a torchmetrics-like object (the names in its ``_defaults``) and its count of updates."""
     names = [*getattr(metric, "_defaults", {}), *(["_update_count"] if hasattr(metric, "_update_count") else [])]
     return {name: _beside(None, getattr(metric, name)) for name in names}  # metrics add to theirs in place
 
@@ -56,7 +56,7 @@ def merged_metric(parts: Sequence[Mapping[str, Any]], metric: Any) -> StateDict:
 def with_shared_sums(metrics: Iterable[Any], module: nn.Module | None) -> list[Any]:
     """Return ``metrics``, each once, and the members of a collection in ``module`` that share sums with one of them.
 
-    A collection keeps one member's sums for all that need the same ones, and gives the others what that one holds.
+    A collection keeps the sums that several members need in one of them, and shares them with the others.
     """
     found = {id(metric): metric for metric in metrics}
     for collection in _collections_in(module) if module is not None and found else ():
@@ -68,7 +68,7 @@ def with_shared_sums(metrics: Iterable[Any], module: nn.Module | None) -> list[A
 
 
 def reset_metrics(metrics: Iterable[Any], module: nn.Module | None) -> None:
-    """Reset metric objects, and what shares its sums with them."""
+    """Reset metric objects, and objects that share sums with them."""
     for metric in with_shared_sums(metrics, module):
         metric.reset()
 
@@ -76,7 +76,7 @@ def reset_metrics(metrics: Iterable[Any], module: nn.Module | None) -> None:
 def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, StateDict]:
     """Return the sums of the metric objects in a module that were updated, by name.
 
-    ``but``: ids of those that are kept elsewhere.
+    ``but``: ids of metrics that are kept elsewhere.
     """
     parts = dict(module.named_modules())
     for collection in _collections_in(module):
@@ -86,7 +86,7 @@ def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, StateDict]:
 
 
 def restore_metrics_of(module: nn.Module, states: Mapping[str, Mapping[str, Any]]) -> None:
-    """Give metric objects back what :func:`states_of_metrics` returned; those that are there no more are left out."""
+    """Restore metric objects from :func:`states_of_metrics`; metrics that are gone are left out."""
     parts = dict(module.named_modules())
     for name, state in states.items():
         if name in parts and is_metric(parts[name]):
@@ -94,12 +94,12 @@ def restore_metrics_of(module: nn.Module, states: Mapping[str, Mapping[str, Any]
 
 
 def keep_metrics(*holders: Any) -> Callable[[], Any]:
-    """Return a call, good for once, that makes all metric objects in ``holders`` what they are now, whoever logs them.
+    """Return a function, to be called once, that restores all metric objects in ``holders`` to their present state.
 
     They are looked for in modules, in attributes of these and of metrics, and in containers there.
     """
     copies: dict[int, Any] = {}
-    with torch.inference_mode(False):  # else what is put back could not be added to in training
+    with torch.inference_mode(False):  # else training could not add to the restored sums
         kept = [
             (vars(m), {k: _copy(v, copies) for k, v in vars(m).items() if k not in _PARTS}) for m in _found(holders)
         ]
@@ -133,7 +133,7 @@ def _found(holders: tuple[Any, ...]) -> Iterable[Any]:
 
 
 def _copy(value: Any, copies: dict[int, Any]) -> Any:
-    """Return a copy of plain data and tensors, in which what was shared is shared; anything else as it is."""
+    """Return a copy of plain data and tensors that keeps sharing; any other value as it is."""
     if id(value) not in copies:
         plain = isinstance(value, (list, dict, set, deque)) or hasattr(type(value), "__array__")
         new = copies[id(value)] = value

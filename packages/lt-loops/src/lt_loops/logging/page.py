@@ -1,4 +1,4 @@
-"""The slots of one phase, and a look at who logs into them first."""
+"""The slots of one phase, and a look at the first hooks that log into them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WatchedPage(dict[str, Slot]):
             and slot.on_epoch
             and first
             and hook
-            # a dialect may have others called in each run, which share what the user's object holds
+            # a dialect may have other objects called in each run, which share the user's attributes
             and (vars(hook[0]) is not vars(first[0]) or hook[1] is not first[1])
         ):
             self._hooks[name] = hook  # the next one is another mistake
@@ -53,7 +53,7 @@ class WatchedPage(dict[str, Slot]):
 
 
 def _hook_that_logs() -> tuple[object, CodeType] | None:
-    """Return the method that a loop has called, and its owner; None where it is nobody's."""
+    """Return the method that a loop has called, and its owner; None for a function without one."""
     found, frame = None, sys._getframe(2).f_back
     while frame is not None and not str(frame.f_globals.get("__name__")).startswith("lt_loops."):
         code = frame.f_code

@@ -1,4 +1,4 @@
-"""What ``self.log`` writes to: a slot for each hook, name and loader, found once; then a step only adds a number."""
+"""The target of ``self.log``: a slot for each hook, name and loader, found once; then a step only adds a number."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lt_loops.logging.slot import GROUPS, PHASES, Key, SingleSlot, Slot, as_numb
 
 
 class RunRecorder(Recorder):
-    """Collects what a run logs. The loop calls :meth:`enter` once per phase; ``self.log`` finds its slot by name.
+    """Collects logged values. The loop calls :meth:`enter` once per phase; ``self.log`` finds its slot by name.
 
     Values on the CPU are read here, which costs less than keeping a tensor and cannot be changed by a later ``+=``
     of the user's. Values on a device are copied there, stay there, and are summed in bunches: nothing waits for the
@@ -44,7 +44,7 @@ class RunRecorder(Recorder):
         batch: the present batch, from which the weight of a mean is taken; its size alone once that was asked for, so
             that nothing here keeps it on the device while the next one is computed with.
         rank: number of this process in the job.
-        gather: returns what each rank hands to it, as one exchange; None where there is one rank.
+        gather: exchanges an object of each rank; None on a single rank.
         module: the run's module, in which metric objects are found by name.
         callbacks: the run's, which may have metric objects too.
         stepping: groups in which something goes to the loggers step by step.
@@ -81,7 +81,7 @@ class RunRecorder(Recorder):
     # ---- called by the loops -----------------------------------------------------------------------------------------
 
     def join(self, ranks: Ranks) -> None:
-        """Record what this one of ``ranks`` logs."""
+        """Record for this rank of ``ranks``."""
         self.rank, self.gather = ranks.rank, ranks.gather_objects if ranks.world_size > 1 else None
 
     def enter(self, phase: str, loader_idx: int | None = None, feed: Feed | None = None) -> None:
@@ -94,7 +94,7 @@ class RunRecorder(Recorder):
     def mute(self, muted: bool) -> None:
         """Let ``self.log`` do nothing, or work again in the present phase: for batches that stand in for no sample.
 
-        Metric objects are then again what they were before.
+        Metric objects are then restored.
         """
         if muted:
             self.slots, self.deferred = None, _DROPPED
@@ -155,7 +155,7 @@ class RunRecorder(Recorder):
         self._stashed = []
 
     def forget_values(self) -> None:
-        """Forget what was published, after the sanity check; groups start anew."""
+        """Forget published values, after the sanity check; groups start anew."""
         for group in GROUPS:
             self.reset(group)
         self.take_published({})
@@ -178,7 +178,7 @@ class RunRecorder(Recorder):
         return {slot.step_name: value for slot, value in values.items() if slot.to_logger}
 
     def synced_steps(self) -> dict[Key, Slot]:
-        """Return the slots of training whose step values ranks have in common, as far as this epoch has logged them."""
+        """Return training's slots with step values that ranks share, if this epoch has logged them."""
         steps = (slot for slot in self._of("train") if slot.on_step and slot.given.sync_dist)
         return {slot.key: slot for slot in steps if slot.last is not None}
 
@@ -253,27 +253,27 @@ class RunRecorder(Recorder):
         return slot
 
     def reopen(self, group: str) -> None:
-        """Go on with an epoch whose values were read before its end."""
+        """Continue an epoch after its values were read before its end."""
         self.unstash()
         for slot in self._of(group):
             slot.closed = slot.published = False
 
     def publish_steps(self, group: str) -> None:
-        """Bring step values of ``group`` that are new into what callbacks and bar see, without touching a logger."""
+        """Publish new step values of ``group`` to callbacks and bar, without touching a logger."""
         for slot in self._of(group):
             if slot.fresh and slot.on_step:
                 self.publish_step(slot, slot.last_value())
 
     def publish_step(self, slot: Slot, value: Any) -> None:
         """Show ``value`` as the newest one of a step."""
-        slot.fresh = False  # what the same name gets elsewhere, or at the epoch's end, stays until the next value
+        slot.fresh = False  # a value of this name from elsewhere, or of the epoch's end, stays until the next one
         if slot.to_logger:
             self.values["logged"][slot.step_name] = value
         # callbacks monitor the steps of training and the epochs of everything
         self._publish(slot, slot.step_name, value, to_callbacks=slot.phase.group == "train")
 
     def by_loader(self, group: str) -> list[StateDict]:
-        """Return what ``validate``/``test`` give the user: epoch values, a dict for each loader."""
+        """Return the result of ``validate``/``test``: epoch values, a dict for each loader."""
         loaders: list[int | None] = [*sorted({loader for (_, loader) in self._pages if loader is not None})]
         closed = [slot for slot in self._of(group) if slot.closed]
         return [
@@ -393,28 +393,28 @@ class RunRecorder(Recorder):
                 code="LT514",
             )
 
-    # ---- what others read --------------------------------------------------------------------------------------------
+    # ---- read by others ----------------------------------------------------------------------------------------------
 
     def callback_metrics(self) -> dict[str, Tensor]:
         """Return everything logged so far, by name, pending step values included; 0-dim tensors.
 
-        What a callback puts into it is there for those that read it later: a way to have something monitored without
+        A callback may put values into it for later readers: a way to have something monitored without
         logging it.
         """
         self._publish_all()
         return _CallbackMetrics(self.values["callback"])
 
     def logged_metrics(self) -> dict[str, Tensor]:
-        """Return what went to the loggers last, or goes to them when a row is due, by name; 0-dim tensors."""
+        """Return the values that went to the loggers last, or go when a row is due, by name; 0-dim tensors."""
         self._publish_all()
         return {name: _as_tensor(value) for name, value in self.values["logged"].items()}
 
     def progress_bar_metrics(self) -> dict[str, float]:
-        """Return what ``prog_bar=True`` asks the bar to show; reads device values now."""
+        """Return the values with ``prog_bar=True``; reads device values now."""
         self._publish_all()
         return {name: as_number(value) for name, value in self.values["bar"].items()}
 
-    # ---- what crosses processes, and what was sent -------------------------------------------------------------------
+    # ---- between processes ------------------------------------------------------------------------------------------
 
     def published(self) -> dict[str, StateDict]:
         """Return the values that others read, by kind and name, on the CPU."""
@@ -425,7 +425,7 @@ class RunRecorder(Recorder):
         }
 
     def take_published(self, values: Mapping[str, Mapping[str, Any]]) -> None:
-        """Show what :meth:`published` returned in another process, or a checkpoint holds."""
+        """Take over the values of :meth:`published` in another process, or of a checkpoint."""
         self.values: dict[str, StateDict] = {kind: dict(values.get(kind, {})) for kind in ("callback", "logged", "bar")}
 
     # ---- resume ------------------------------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ class RunRecorder(Recorder):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; metric objects get their state when they are logged next.
+        """Restore :meth:`state_dict`; metric objects get their state when they are logged next.
 
         Sums of an evaluation are left out: a resume repeats one that did not come to its end, or has them elsewhere.
         """
@@ -485,7 +485,7 @@ class RunRecorder(Recorder):
         return slot
 
     def _metrics_not_logged(self) -> StateDict:
-        evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats what is cut short
+        evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats an unfinished one
         if self.module is None or evaluating:
             return {}
         logged = {id(slot.metric) for slot in self._all() if slot.updated}
@@ -504,7 +504,7 @@ class RunRecorder(Recorder):
         return page
 
     def _turn_to(self, phase: str, loader: int | None, page: dict[str, Slot]) -> None:
-        """Go on with ``page``, which nobody watches; it is the present one."""
+        """Replace the present page by ``page``, a plain dict."""
         self._pages[phase, loader] = self.slots = page
 
     def _of(self, group: str) -> list[Slot]:
@@ -616,5 +616,5 @@ def _demand(everyone: list[dict[Key, Any]], required: set[Key]) -> None:
 
 
 def _of_key(key: Key, everyone: list[dict[Key, Any]]) -> list[Any]:
-    """Return what the ranks that logged ``key`` have under it, from rank 0 on."""
+    """Return the values of ``key`` of the ranks that logged it, from rank 0 on."""
     return [part[key] for part in everyone if key in part]

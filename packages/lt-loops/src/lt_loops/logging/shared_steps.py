@@ -12,7 +12,7 @@ from lt_loops.logging.slot import Key, accumulation_dtype
 
 
 class SharedSteps:
-    """Called before the hooks that follow a batch: publishes what the ranks have in common, by one exchange of tensors.
+    """Called before the hooks after a batch: publishes the ranks' common values, by one exchange of tensors.
 
     Nothing is read back from a device. Ranks compare which names they log at the start of each epoch and ever more
     rarely within it (after 1, 2, 4, 8... batches), so that none waits for one that logs nothing.
@@ -32,7 +32,7 @@ class SharedSteps:
             self._exchange()
 
     def _compare(self) -> None:
-        """Take in the names that all ranks have logged; what once was shared stays so."""
+        """Take in the names that all ranks have logged; a shared name stays shared."""
         everyone = self._ranks.gather_objects([list(key) for key in self._recorder.synced_steps()])
         in_all = set.intersection(*({Key(*key) for key in one} for one in everyone))
         self._keys = sorted(in_all.union(self._keys), key=str)  # ranks may have logged them in another order
@@ -40,7 +40,7 @@ class SharedSteps:
     def _exchange(self) -> None:
         device, slots = self._ranks.device, self._recorder.synced_steps()
         wide = accumulation_dtype(device)
-        # a rank without a sample left in this step has a stand-in's batch, whose values count for nothing
+        # a rank without a sample left in this step has a stand-in's batch, and its values do not count
         mine = {} if self._recorder.slots is None else slots
         values = [torch.as_tensor(mine[key].last_value() if key in mine else 0.0) for key in self._keys]
         present = torch.tensor([float(key in mine) for key in self._keys], dtype=wide).to(device, non_blocking=True)

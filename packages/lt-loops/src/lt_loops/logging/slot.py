@@ -24,7 +24,7 @@ _SINGLE = ("mps",)
 """Types of devices that have no numbers of 64 bits with a fraction."""
 
 CALLABLE = "<callable>"
-"""What stands in a file for a reduction of the user's."""
+"""In files, in place of a reduction of the user's."""
 
 
 class Key(NamedTuple):
@@ -59,7 +59,7 @@ class Phase(NamedTuple):
 
     Attributes:
         name: the hooks' common name, as errors show it and files keep it.
-        group: whose epoch it belongs to, one of :data:`GROUPS`.
+        group: its epoch, one of :data:`GROUPS`.
         on_step: default of ``on_step``; ``on_epoch`` is its opposite.
         steps: whether ``on_step=True`` is allowed.
     """
@@ -91,7 +91,7 @@ class Reduction(NamedTuple):
         add: gives the next total, of a total and a number.
         over: gives the total of a tensor of shape ``(n,)``.
         join: gives one total of several, which are numbers.
-        functions: what users may pass as ``reduce_fx`` for its name.
+        functions: alternatives to its name as ``reduce_fx``.
     """
 
     zero: float
@@ -191,7 +191,7 @@ class Slot:
         self.last = number
         if self.weighted:
             weight = self.context.size() if batch_size is None else self.weight_of(batch_size)
-            if weight:  # what stands for no sample may be NaN
+            if weight:  # a stand-in for no sample may be NaN
                 self.total += number * weight
                 self.count += weight
         elif self.on_epoch:
@@ -208,7 +208,7 @@ class Slot:
         if self.on_epoch:
             if self.weighted:
                 weight = self.context.size() if batch_size is None else self.weight_of(batch_size)
-                if not weight:  # what stands for no sample may be NaN
+                if not weight:  # a stand-in for no sample may be NaN
                     return
                 self._weights.append(weight)
             self._pending.append(kept)
@@ -216,7 +216,7 @@ class Slot:
                 self._sum_pending()
 
     def _sum_pending(self) -> None:
-        """Sum what is pending, on the device; nothing waits for it."""
+        """Sum pending values on the device, without waiting for it."""
         if not self._pending:
             return
         stacked = torch.stack(self._pending)
@@ -337,7 +337,7 @@ class Slot:
         return self._value_of(total, self.count, self._values)
 
     def _value_of(self, total: Any, count: float, values: list[Any]) -> Any:
-        """Return what totals, or the values for a function of the user's, are in the end."""
+        """Return the reduced value of totals, or of all values by a function of the user's."""
         if callable(self.reduce):
             return self._reduced(values)
         if self.reduce == "mean":
@@ -345,7 +345,7 @@ class Slot:
         return self._typed(total)
 
     def _reduced(self, values: list[Any]) -> Any:
-        """Return what the user's function makes of ``values``; it gets them in the type in which they were logged."""
+        """Reduce ``values`` by the user's function, in the type in which they were logged."""
         assert callable(self.reduce)
         if any(isinstance(value, Tensor) for value in values):
             return self.reduce(torch.stack([torch.as_tensor(value) for value in values]))
@@ -509,7 +509,7 @@ def accumulation_dtype(device: torch.device) -> torch.dtype:
 
 
 def _shown(wanted: torch.dtype, have: torch.dtype) -> torch.dtype:
-    """Return the type in which a reduced value is shown: that of the values, but never less than 32 bits."""
+    """Return the type of a reduced value: the values' own, but at least 32 bits."""
     if wanted.is_floating_point:
         return torch.float64 if wanted is torch.float64 else torch.float32
     return have

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from lt_core import plugins
 from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
@@ -18,7 +21,6 @@ from lt_loops.arguments.limits import Limits, limited
 from lt_loops.arguments.problems import shown
 from lt_loops.arguments.table import Settings
 from lt_loops.setup.loaders import Loaders, check_loader, checked_loaders
-from lt_loops.setup.overfit import in_order
 from lt_loops.setup.signatures import adapted
 from lt_loops.state.position import Position
 
@@ -30,7 +32,7 @@ def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | floa
 
 
 def samples_of_batch(loaders: Any) -> int | None:
-    """Return how many samples a batch of a rank has; None where nobody knows, and for several loaders."""
+    """Return the samples in a batch of a rank; None if unknown, and for several loaders."""
     found = [] if isinstance(loaders, Mapping) else each_loader(loaders)
     if len(found) != 1:
         return None
@@ -43,7 +45,7 @@ def batches_per_step(samples: int, loaders: Any, strategy: Strategy) -> int:
     """Return how many batches of a rank make an optimizer step of so many samples of all ranks (``global_batch_size``).
 
     Raises:
-        ConfigError: where no whole number of batches does, or nobody knows how large they are.
+        ConfigError: for no multiple of a batch, or batches of unknown size.
     """
     size = samples_of_batch(loaders)
     if size is None:
@@ -104,7 +106,7 @@ class Feeds:
             )
         check_loader(loaders, "train")
         if self._settings.overfit_batches:
-            loaders = in_order(loaders)
+            loaders = _in_order(loaders)
         several = len(each_loader(loaders)) > 1 or isinstance(loaders, Mapping)
         if several and plugins.find("data", "feed") is None:
             raise ConfigError(
@@ -119,7 +121,7 @@ class Feeds:
                 "drop_last=True?",
                 code="LT404",
             )
-        feed.timed = True  # for what the end of training says of waiting
+        feed.timed = True  # the end of training reports the waiting
         return feed
 
     def batches_per_step(self, samples: int) -> int:
@@ -129,14 +131,14 @@ class Feeds:
     def evaluation(self, kind: str) -> list[Feed]:
         loaders, strategy = checked_loaders(self._loaders.as_first_asked(kind, self._position), kind), self._strategy
         if self._settings.overfit_batches and kind == "validate":
-            loaders = [in_order(loader) for loader in loaders]
+            loaders = [_in_order(loader) for loader in loaders]
         _warn_of_empty(loaders, kind)
         capable = strategy.capabilities
         stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
         gather = strategy.gather_objects if stand_ins and strategy.data_shard.count > 1 else None
         made = [self._made(kind, one, index, gather=gather, stand_ins=stand_ins) for index, one in enumerate(loaders)]
         overfit = kind == "validate" and self._settings.limit_val_batches and self._settings.overfit_batches
-        for feed in made if overfit else ():  # an error names what the user wrote
+        for feed in made if overfit else ():  # an error names the user's argument
             limited(feed.num_batches, overfit, "overfit_batches")
         return made
 
@@ -146,7 +148,7 @@ class Feeds:
         return make_feed(loader, stage=stage, shard=shard, seed=seed, transfer=transfer, **more)
 
     def _transfer(self, dataloader_idx: int) -> Callable[[Any], Any] | None:
-        """Return what brings a batch to the device with the user's hooks around it; None where nothing is to be done.
+        """Return the transfer of a batch to the device, with the user's hooks; None if there is nothing to do.
 
         The hooks are the datamodule's where it defines them, else the module's.
         """
@@ -197,3 +199,40 @@ def _warn_of_empty(loaders: list[Any], kind: str) -> None:
                 "drop_last=True?",
                 code="LT408",
             )
+
+
+def _in_order(loaders: Any) -> Any:
+    """Return loaders, in the nest in which they came, reading their samples in order where they shuffle; warns of it.
+
+    The user's loaders stay as they are. Those with a sampler of the user's own are left alone, and that is said.
+    """
+    if type(loaders) is dict:
+        return {name: _in_order(loader) for name, loader in loaders.items()}
+    if type(loaders) in (list, tuple):
+        return type(loaders)(_in_order(loader) for loader in loaders)
+    if not isinstance(loaders, DataLoader) or isinstance(loaders.dataset, IterableDataset):
+        return loaders
+    batches = loaders.batch_sampler
+    # samples are chosen by the sampler, a plain batch sampler's own, or the user's batch sampler
+    chosen: Any = batches.sampler if type(batches) is BatchSampler else batches or loaders.sampler
+    if type(chosen) is RandomSampler:
+        warn(
+            "overfit_batches reads the same batches in every epoch, and this loader shuffles: it is read with "
+            "shuffle=False. Pass such a loader, or limit_train_batches=... for other batches each time.",
+            code="LT406",
+        )
+        ordered = copy.copy(loaders)
+        sampler = SequentialSampler(loaders.dataset)  # type: ignore[arg-type]
+        # DataLoader refuses to have these set after it is made
+        ordered.__dict__.update(sampler=sampler, _iterator=None)
+        if isinstance(batches, BatchSampler):
+            ordered.__dict__["batch_sampler"] = BatchSampler(sampler, batches.batch_size, batches.drop_last)
+        return ordered
+    if type(chosen) is not SequentialSampler:
+        warn(
+            f"overfit_batches reads the same batches in every epoch, and this loader has a {type(chosen).__name__} of "
+            "its own, which is used as it is: where it chooses other samples in each epoch, the batches differ. Pass a "
+            "loader with shuffle=False and without a sampler.",
+            code="LT416",
+        )
+    return loaders

@@ -1,4 +1,4 @@
-"""Which hooks a run calls: looked up once, so that one that nobody defines costs nothing; and users' own events."""
+"""The hooks that a run calls, looked up once, so that undefined ones cost nothing; and users' own events."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class HookCalls:
         ]
 
     def _fitted(self, owner: object, name: str, hook: Hook) -> Hook:
-        """Return a hook that takes what lt calls it with, and is measured by the profiler."""
+        """Return a hook that takes lt's arguments, and is measured by the profiler."""
         hook = adapted(hook, name) if name in CURRENT else hook
         return hook if self._profiler is None else self._profiler.wrap(f"{type(owner).__name__}.{name}", hook)
 
@@ -120,7 +120,7 @@ def priority_of(part: Any) -> float:
 def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
     """Return callbacks in the order in which they are called.
 
-    First by ``priority``, then in the user's order, with those that monitor (checkpoints, early stopping) last; a
+    First by ``priority``, then in the user's order, with monitors (checkpoints, early stopping) last; a
     callback's ``before`` and ``after`` (names of classes) move it past the ones that they name.
     """
     ordered = sorted(callbacks, key=lambda cb: (priority_of(cb), is_overridden(cb, "on_saved", Callback)))

@@ -49,7 +49,7 @@ _BY_COUNT = {
 """Hooks that may take fewer arguments than there are."""
 
 _ELSEWHERE = frozenset({"training_step", "forward", "optimizer_step", "backward"})
-"""Looked at where the plan of the loop is made, which knows what they get there."""
+"""Checked with the plan of the loop, which knows their arguments."""
 
 _PROPERTIES = frozenset(name for name in MODULE_HOOKS if not callable(getattr(LightningModule, name)))
 """Names that sound like hooks."""
@@ -103,7 +103,7 @@ def check_signatures(trainer: TrainerAPI, module: LightningModule, callbacks: Se
 
 
 def _errors(trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> Iterator[HookError]:
-    """Yield what is wrong with hooks that lt cannot call as they are: another dialect's, or mistakes."""
+    """Yield the errors of hooks that lt cannot call: another dialect's, or mistakes."""
     hooks = [_overridden(callback, Callback, _OF_CALLBACK, trainer, module) for callback in callbacks]
     found = chain(_overridden(module, LightningModule, _OF_MODULE), *hooks)
     return (error for hook in found if (error := why_unfit(*hook)) is not None)
@@ -112,10 +112,10 @@ def _errors(trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Ca
 def _overridden(
     owner: object, base: type, names: Iterable[str], *first: Any
 ) -> Iterator[tuple[Hook, str, Sequence[str]]]:
-    """Yield each hook that ``owner`` defines, with its name and what lt calls it with beside ``first``."""
+    """Yield each hook that ``owner`` defines, with its name and lt's arguments beside ``first``."""
     kind, on_instance = type(owner), getattr(owner, "__dict__", {})
     for name in names:
-        # most are not: the class is asked here, and only what it has anew by a call
+        # most are not overridden: a look at the class is cheaper than a call for each
         other = name in on_instance or getattr(kind, name, None) is not getattr(base, name, None)
         if other and is_overridden(owner, name, base):
             own = getattr(owner, name)
@@ -146,7 +146,7 @@ def check_takes_index(module: LightningModule, method: str) -> None:
 
 
 def why_unfit(function: Hook, name: str, offered: Sequence[str]) -> HookError | None:
-    """Return what is wrong with a hook; None for one that fits, or was found to fit in an earlier run."""
+    """Return the error of a hook; None for one that fits, or did in an earlier run."""
     own = inner(function)
     if not callable(own):
         return HookError(f"{name} is {shown(own)}; expected a method.", code="LT211")
@@ -209,9 +209,9 @@ def check_manual(module: LightningModule, limits: Limits) -> None:
 
 
 def check_steps(stage: str, module: LightningModule, loaders: Loaders, limits: Limits, steps: Iterable[Step]) -> None:
-    """Say before the run what of steps and loaders is missing, and what limits do not go with them.
+    """Refuse missing steps and loaders, and limits that do not go with them, before the run.
 
-    ``steps``: those of other packages that arguments and the strategy ask for.
+    ``steps``: steps of other packages that arguments and the strategy ask for.
     """
     name = type(module).__name__
     if stage == "fit":
@@ -233,7 +233,7 @@ def check_steps(stage: str, module: LightningModule, loaders: Loaders, limits: L
                 f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
                 code="LT215",
             )
-        # lt's own modules bring a step for whoever validates
+        # lt's own modules always have a step
         elif (
             has_step
             and not has_loader

@@ -1,4 +1,4 @@
-"""Layers that ``setup`` or ``configure_model`` makes: whether a run goes on with new ones or with those it had."""
+"""Layers that ``setup`` or ``configure_model`` makes: whether a run continues with the new or the old ones."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def layers_made(module: LightningModule, *, keeps: bool, whole: bool, says: bool
 
     Args:
         module: whose ``setup`` and ``configure_model`` run meanwhile.
-        keeps: whether what was trained or loaded counts; False for a fit that begins anew, whose layers are new.
-        whole: whether they are kept with the layers, whose sharding hangs on these, and not in the new ones.
+        keeps: keep trained and loaded values; False for a fit that begins anew with new layers.
+        whole: keep the old layers themselves, on which their sharding hangs, and not only values.
         says: whether to say that trained layers were replaced.
 
     Raises:

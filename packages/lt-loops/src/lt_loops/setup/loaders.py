@@ -1,4 +1,4 @@
-"""What a run is given: the module, and where its loaders come from (arguments, the datamodule or the module)."""
+"""The module of a run, and its loaders: from arguments, the datamodule or the module."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Loaders:
 
     @classmethod
     def of_call(cls, stage: str, module: LightningModule, datamodule: Any, given: dict[str, Any]) -> Self:
-        """Return those of a call of ``fit`` or another of the Trainer's methods; ``given`` holds its arguments by kind.
+        """Return the loaders of a call of the Trainer's methods; ``given`` holds its arguments by kind.
 
         Raises:
-            ConfigTypeError: for what is no datamodule, or loaders beside one.
+            ConfigTypeError: for another object than a datamodule, or loaders beside one.
         """
         main = next(iter(given))
         if datamodule is None and isinstance(given[main], DataSource):
@@ -91,7 +91,7 @@ class Loaders:
     def as_first_asked(self, kind: str, position: Position) -> Any:
         """Return the loaders of ``kind``, asked for in the epoch, and with the random generators, of the first time.
 
-        So a resumed run asks as the first one did, and what its loaders draw as they are made changes nothing else.
+        So a resumed run asks like the first one, and random draws of making loaders change nothing else.
         """
         before = self.generators.get(kind)
         with position.as_in(self.epochs.setdefault(kind, position.epoch)):
@@ -138,7 +138,7 @@ class Loaders:
         self.take_setup_draws(saved.tree.get("setup_draws", {}))
 
     def take_setup_draws(self, found: Mapping[str, Any]) -> None:
-        """Have setups begin where those of another process did."""
+        """Have setups draw from where another process did."""
         for name, generators in found.items():
             SetupDraws(generators).keep(getattr(self, name))
 
@@ -201,7 +201,7 @@ def module_of(model: Any, stage: str) -> tuple[LightningModule, dict[str, Any] |
 
 
 def _compiled_by(model: Any) -> dict[str, Any]:
-    """Return what ``torch.compile`` was given for ``model``; inductor's mode and options are in its backend object."""
+    """Return the arguments of ``torch.compile(model)``; inductor's mode and options are in its backend object."""
     context = model.dynamo_ctx
     backend = context.callback
     while hasattr(backend, "_torchdynamo_orig_backend") or hasattr(backend, "_torchdynamo_orig_callable"):
@@ -223,7 +223,7 @@ def checked_loaders(given: Any, kind: str) -> list[Any]:
 
 
 def check_loader(loader: Any, kind: str) -> None:
-    """Refuse a class, a module, a datamodule in the wrong place, and what cannot be iterated."""
+    """Refuse a class, a module, a datamodule in the wrong place, and objects without iteration."""
     for part in loader if isinstance(loader, (list, tuple)) else ():
         if isinstance(part, (DataSource, type)):
             check_loader(part, kind)

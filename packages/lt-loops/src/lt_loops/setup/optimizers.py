@@ -1,4 +1,4 @@
-"""What ``configure_optimizers`` returned, in one form, whichever of its many forms it had."""
+"""The result of ``configure_optimizers`` in one form, for all of its many forms."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Optimization:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """One optimizer with what stood beside it; ``schedulers`` as the user wrote them."""
+    """One optimizer with its settings; ``schedulers`` as the user wrote them."""
 
     optimizer: Optimizer
     schedulers: list[Any] = field(default_factory=list)
@@ -60,7 +60,7 @@ def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
     names optimizers.
 
     Raises:
-        HookError: for anything that cannot be used; the message says what was expected and the way out.
+        HookError: for any other value; the message has the expected forms and the remedy.
     """
     if returned is None:
         if getattr(module, "automatic_optimization", True):

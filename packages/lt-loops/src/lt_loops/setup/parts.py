@@ -30,7 +30,7 @@ from lt_loops.arguments.table import Settings
 from lt_loops.setup.hook_calls import order_callbacks, priority_of
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Parts:
     """The objects that a Trainer works with."""
 
@@ -71,23 +71,16 @@ def resolve(settings: Settings) -> Parts:
     checkpoint_io = given.get(CheckpointIO) or default_io()
     if strategy.capabilities.sharded_checkpoints:
         need_shards(checkpoint_io)
-    return Parts(
-        accelerator=accelerator,
-        strategy=strategy,
-        precision=precision,
-        eval_precision=eval_precision,
-        checkpoint_io=checkpoint_io,
-        loggers=_loggers(settings),
-        callbacks=_callbacks(settings),
-        profiler=Profiler() if settings.profiler is None else _made("profilers", settings.profiler, Profiler),
-    )
+    profiler = Profiler() if settings.profiler is None else _made("profilers", settings.profiler, Profiler)
+    loggers, callbacks = _loggers(settings), _callbacks(settings)
+    return Parts(accelerator, strategy, precision, eval_precision, checkpoint_io, loggers, callbacks, profiler)
 
 
 def look_up(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Look at names and devices in arguments that are fine by themselves.
 
     Returns:
-        The arguments, names of callbacks and plug-ins replaced by what they stand for; and what is wrong with names.
+        The arguments, names of callbacks and plug-ins replaced by their objects; and the problems of names.
     """
     asked = {name: value for name, value in given.items() if value is not None}
     found: list[Problem] = []
@@ -125,7 +118,7 @@ _OBJECTS = {"precision": Precision, "checkpoint_io": CheckpointIO, "launchers": 
 
 
 def _plugin(given: Any) -> Any:
-    """Return the object for a name in ``Trainer(plugins=...)``, of whatever kind it is; objects stay as they are.
+    """Return the object for a name in ``Trainer(plugins=...)``, of any kind; objects stay as they are.
 
     Raises:
         PluginError: for a name that no installed package provides.
@@ -159,7 +152,7 @@ def _plugin(given: Any) -> Any:
 
 
 def _load(group: str, given: str, *filled: str) -> Any:
-    """Import what is called ``given`` in ``group``; ours are also found in capitals and by the name of their class.
+    """Import the plug-in ``given`` of ``group``; ours are also found in capitals and by the name of their class.
 
     Its arguments ``filled`` are there.
 
@@ -211,7 +204,7 @@ def _find_environment() -> Environment:
 
 
 def _bare_environment() -> Environment:
-    """Return what torch's own variables say, for where no package that reads environments is installed.
+    """Return the environment of torch's own variables, where no package that reads environments is installed.
 
     A job of several processes then asks for a strategy that is not there either, in place of training in pieces.
     """
@@ -277,7 +270,7 @@ def _placed(
 def _devices(
     asked: int | str | list[int], accelerator: Accelerator, environment: Environment, *, alone: bool = False
 ) -> tuple[int, ...]:
-    """Return the devices of this node's processes. Where these exist already, each has one, whatever was asked for.
+    """Return the devices of this node's processes. Where these exist already, each has one device.
 
     A process that works ``alone`` beside others on its node takes another one than these.
 
@@ -294,7 +287,7 @@ def _devices(
     except (TypeError, ValueError):  # indices
         return tuple(accelerator.parse_devices(asked))
     if count != here:
-        return tuple(range(count))  # the strategy says what was started, which is of more help than what is visible
+        return tuple(range(count))  # the strategy's error helps more: it names the started processes
     if here > 1 and visible == 1 and accelerator.one_for_each_process():
         return (0,) * here
     if visible is not None and here > visible:
@@ -329,7 +322,7 @@ def _loggers(settings: Settings) -> list[Logger]:
 
 
 def _provider(role: str, wanted: bool | None) -> Callable[..., Any] | None:
-    """Return who provides a default role; None where nobody does and nobody insists."""
+    """Return the provider of a default role; None if there is none and it is not ``wanted``."""
     provider: Callable[..., Any] | None = plugins.find("defaults", role)
     if provider is None and wanted:
         package = plugins.BROUGHT_BY["defaults"][role]

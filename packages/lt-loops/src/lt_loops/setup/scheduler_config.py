@@ -1,4 +1,4 @@
-"""A learning-rate scheduler with when it steps, read from what ``configure_optimizers`` returned."""
+"""A learning-rate scheduler and when it steps, read from the result of ``configure_optimizers``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class SchedulerConfig:
     Attributes:
         scheduler: torch's scheduler, or anything with its ``step``, ``state_dict`` and ``load_state_dict``.
         optimizer: the optimizer that it drives; None where the scheduler does not say so and there are several.
-        interval: what it counts: training epochs or optimizer steps.
+        interval: its unit: training epochs or optimizer steps.
         frequency: it steps at every so many of them.
-        every: what it goes by in place of both: samples, tokens, batches or a part of the run.
+        every: in place of both, an interval in samples, tokens, batches or parts of the run.
         stepped: how often it has stepped by that; None before it is counted.
         reduce_on_plateau: it steps with the value of ``monitor``.
         monitor: the logged metric that it watches.
@@ -59,7 +59,7 @@ def read_scheduler(item: Any, monitor: str | None, optimizers: Sequence[Optimize
         item: the scheduler, or a dict with the key ``scheduler`` and settings.
         monitor: the ``monitor`` that stood beside ``lr_scheduler``; a config's own one comes first.
         optimizers: all that ``configure_optimizers`` returned.
-        module: whose ``configure_optimizers`` it was.
+        module: the user's module.
 
     Raises:
         HookError: for unknown settings, wrong values, no monitor for ``ReduceLROnPlateau``, or a scheduler of an
@@ -93,7 +93,7 @@ def read_scheduler(item: Any, monitor: str | None, optimizers: Sequence[Optimize
 def check_schedule_length(config: SchedulerConfig, steps: float, epochs: float) -> None:
     """Warn when a schedule and the run differ in length as they do when somebody counted in the wrong unit.
 
-    ``steps`` and ``epochs`` are those of the whole fit; infinite where unknown.
+    ``steps`` and ``epochs`` of the whole fit are infinite where unknown.
     """
     scheduler = config.scheduler
     total = getattr(scheduler, "total_steps", None) or getattr(scheduler, "T_max", None)
@@ -150,7 +150,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_duration(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings whose interval is a duration with what it means: in steps and epochs a frequency."""
+    """Return settings with an interval that is a duration translated: steps and epochs into a frequency."""
     interval = settings.get("interval", "epoch")
     if interval in ("epoch", "step"):
         return settings
@@ -194,7 +194,7 @@ _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _check_scheduler(scheduler: Any, module: Any, manual: bool) -> None:
-    """Refuse what is no scheduler, or one that only a hook of the user's own can step."""
+    """Refuse other objects than schedulers, and one that only a hook of the user's own can step."""
     if isinstance(scheduler, LRScheduler):
         return
     if isinstance(scheduler, type) or not all(callable(getattr(scheduler, name, None)) for name in _API):

@@ -85,7 +85,7 @@ def adapted(function: Hook, name: str) -> Hook:
 
 
 def known_uses(function: Hook, name: str) -> tuple[dict[tuple[str, bool, bool], bool], tuple[str, bool, bool]]:
-    """Return what :data:`FITTING` holds of a function, and the key for its use as hook ``name``."""
+    """Return the entry of a function in :data:`FITTING`, and the key for its use as hook ``name``."""
     plain = getattr(inner(function), "__func__", None)
     use = name, isinstance(function, BoundHook), fills_by_place(function)
     return FITTING.setdefault(plain, {}) if plain is not None else {}, use
@@ -128,7 +128,7 @@ def parameters_of(function: Hook) -> list[inspect.Parameter] | None:
 
 
 def former_parameters(function: Hook, offered: Sequence[str]) -> list[str]:
-    """Return the required parameters of ``function`` whose names are those of another dialect, not of ``offered``."""
+    """Return the required parameters of ``function`` with names of another dialect, not of ``offered``."""
     required = [p.name for p in parameters_of(function) or () if p.default is p.empty and p.name not in offered]
     return [name for name in required if name in PARAMETERS or f"parameter.{name}" in spoken()]
 
@@ -138,7 +138,7 @@ def fitted(function: Hook, call: Hook, offered: Sequence[str], spread: int | Non
 
     Args:
         function: a bound method.
-        call: what calls it; returned as it is, or in what puts the arguments in the order of the method's own.
+        call: calls it; returned as it is, or wrapped to reorder the arguments.
         offered: names of the arguments that the loop has, in order: ``("batch", "batch_idx", "dataloader_idx")``.
         spread: how many of them ``*args`` and optional parameters get; by default all.
     """
@@ -165,35 +165,30 @@ def taken_places(function: Hook, offered: Sequence[str], spread: int | None = No
     parameters = parameters_of(around if inspect.ismethod(around) else function)
     if parameters is None:
         return list(range(len(offered)))
-    always, names = fills_by_place(function), {parameter.name for parameter in parameters}
-    needed = {
-        p.name if p.kind is not p.VAR_POSITIONAL else "*"
-        for p in parameters
-        if p.default is p.empty and p.kind is not p.VAR_KEYWORD
-    }
-    by_name = not always and needed <= set(offered)
+    always, names = fills_by_place(function), [parameter.name for parameter in parameters]
+    required = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    by_name = not always and all(p.name in offered and p.kind is not p.VAR_POSITIONAL for p in required)
     places: list[int] = []
     for parameter in parameters:
-        required = parameter.default is parameter.empty
         if parameter.kind is parameter.VAR_POSITIONAL:
             return list(range(max(len(places), spread)))
-        if parameter.kind is parameter.VAR_KEYWORD or (parameter.kind is parameter.KEYWORD_ONLY and not required):
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) and parameter not in required:
             continue
         left = [n for n in range(len(offered)) if n not in places]
         left.sort(key=lambda n: by_name and offered[n] in names)
         if by_name and parameter.name in offered:
             left = [offered.index(parameter.name)]
-        if not required:
+        if parameter in required:
+            if not left or parameter.kind is parameter.KEYWORD_ONLY:
+                places.clear()
+                break
+        else:
             if not left or left[0] >= spread:
                 break
-            free = parameter.name not in offered and offered[left[0]] not in names
-            if offered[left[0]] != parameter.name and not by_place(
-                function, parameter, offered, always=always, free=free
-            ):
+            next_name = offered[left[0]]
+            free = parameter.name not in offered and next_name not in names
+            if next_name != parameter.name and not by_place(function, parameter, offered, always=always, free=free):
                 break
-        elif not left or parameter.kind is parameter.KEYWORD_ONLY:
-            places = []
-            break
         places.append(left[0])
     if not places:
         raise unfit(function, getattr(inner(function), "__name__", repr(function)), offered)

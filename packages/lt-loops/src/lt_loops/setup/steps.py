@@ -1,4 +1,4 @@
-"""Which step of another package trains a run: asked for by an argument, a strategy, or a name that it is found by."""
+"""The step of another package that trains a run: chosen by an argument, a strategy or a parameter's name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lt_loops.setup.parts import step_of
 def find_step(
     settings: Settings, limits: Limits, strategy: Strategy, module: LightningModule, made: Optimization
 ) -> tuple[str, Step | None]:
-    """Return what asks for the step of a run, and the step; None for lt's own.
+    """Return the origin of a run's step, and the step; None for lt's own.
 
     Raises:
         PluginError: for one that is not installed.
@@ -36,7 +36,7 @@ def find_step(
 
 
 def asked_steps(settings: Settings, limits: Limits, strategy: Strategy) -> Iterator[tuple[str, Step]]:
-    """Yield the steps that arguments and the strategy ask for, each with what asks for it.
+    """Yield the steps that arguments and the strategy ask for, each with its origin.
 
     Raises:
         PluginError: for one that is not installed.

@@ -1,4 +1,4 @@
-"""Names that are nearly, but not quite, what lt calls or reads: hooks, attributes of modules and of a Trainer."""
+"""Near misses of names that lt calls or reads: hooks, attributes of modules and of a Trainer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lt_loops.arguments.table import ARGUMENTS
 
 
 def warn_of_typos(module: LightningModule, datamodule: DataSource | None, callbacks: list[Callback]) -> None:
-    """Warn of what the user's objects have that is nearly a hook of theirs, or an attribute that lt reads."""
+    """Warn of near misses of hooks, and of attributes that lt reads, in the user's objects."""
     _warn_of_hooks(module, LightningModule, MODULE_HOOKS | spoken())
     for owner in filter(None, (module, datamodule)):
         _warn_of_settings(owner)
@@ -33,7 +33,7 @@ _SETTINGS = (
 
 
 def _warn_of_hooks(owner: object, base: type, known: frozenset[str]) -> None:
-    """Warn of public methods of a module's or callback's class, those of ``base`` aside, that are nearly a hook: one
+    """Warn of public methods of a module's or callback's class that are nearly a hook of ``base``: one
     letter off, a plural, an old order of words.
     """
     kinds = [k for k in type(owner).__mro__ if k not in base.__mro__ and not k.__module__.startswith(("torch.", "lt_"))]

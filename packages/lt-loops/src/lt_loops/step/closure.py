@@ -19,7 +19,7 @@ from lt_loops.step.losses import loss_and_weight
 from lt_loops.step.window import Window
 
 _NO_BATCH = object()
-"""In place of a batch: those of the window are computed already."""
+"""In place of a batch: the window's batches are computed already."""
 
 
 class ClosureWindow(Window):

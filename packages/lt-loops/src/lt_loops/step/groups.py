@@ -31,7 +31,7 @@ def check_groups(settings: Settings, strategy: Strategy, step: Step | None) -> N
 
 
 def batch_done_of(strategy: Strategy, agenda: Agenda | None = None) -> Callable[[str], None] | None:
-    """Return what is to be called when a batch is done; None where neither strategy nor supervisor asks for it."""
+    """Return the callback for finished batches; None if neither strategy nor supervisor asks for one."""
     watched = is_overridden(strategy.supervisor, "batch_done", Supervisor)
     counted = strategy.supervisor.batch_done if watched else None
     if not is_overridden(strategy, "batch_done", Strategy):

@@ -1,4 +1,4 @@
-"""The blocks that a step of another kind gets: those of a window, with the run's records, counts and limits."""
+"""The building blocks for a step of another package: a window, with the run's records, counts and limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Handle(Window):
         self.frequencies, self.schedulers = run.training.optimization.frequencies, run.training.schedulers.configs
         self.callbacks, self.settings, self.profiler = run.callbacks, run.job.settings, run.job.profiler
         self.recorder, self._run = run.recorder, run
-        self._step, self._takes_index = plan.step, plan.takes_index  # without what a step puts around it
+        self._step, self._takes_index = plan.step, plan.takes_index  # without a step's wrapper
         self._unzeroed: list[Optimizer] = []
         if self.position.micro == 0:
             self.pending.begin(1.0)
@@ -137,7 +137,7 @@ class Handle(Window):
         whole = self.samples == self.pending.divisor and self.strategy.world_size == 1
         return super()._factor(None if whole else weight, share)
 
-    # ---- what it logs ------------------------------------------------------------------------------------------------
+    # ---- logging -----------------------------------------------------------------------------------------------------
 
     def muted(self) -> AbstractContextManager[None]:
         return self.recorder.muted() if self.weight else nullcontext()

@@ -1,4 +1,4 @@
-"""Reading what a training step returned."""
+"""Reading the result of a training step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def loss_and_weight(output: Any) -> tuple[Tensor | None, Weight | None]:
 
 
 def read_losses(output: Any, names: list[str] | None) -> tuple[list[tuple[Tensor, str | None]], Weight | None]:
-    """Return the losses of a step with the name of the optimizer whose each is (None: all), and the weight."""
+    """Return the losses of a step, each with its optimizer's name (None: all), and the weight."""
     if names is None or not isinstance(output, Mapping) or "loss" in output:
         loss, weight = loss_and_weight(output)
         return ([] if loss is None else [(loss, None)]), weight
@@ -89,7 +89,7 @@ def balanced(
 
 
 def log_returned(module: LightningModule, output: Any) -> None:
-    """Have a dialect log what a step returned to be logged, as Lightning did up to 0.9.
+    """Have a dialect log the mappings in a step's result, as Lightning did up to 0.9.
 
     Raises:
         HookError: where no installed package understands it.
@@ -151,7 +151,7 @@ def zero_loss(module: LightningModule) -> Tensor:
 
 
 def as_outputs(output: Any) -> Any:
-    """Return what hooks get as ``outputs``: ``{"loss": ...}`` detached, with whatever else the step returned; empty for
+    """Return the ``outputs`` of hooks: ``{"loss": ...}`` detached, with the other items of the result; empty for
     a step that returned nothing.
     """
     if output is None:

@@ -1,4 +1,4 @@
-"""Which plan a run trains by: chosen before the loop, and again where something changed."""
+"""The plan that a run trains by: chosen before the loop, and again after a change."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _apply(
 
 
 def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, position: Position) -> None:
-    """Have the plan set gradients to None by itself where nobody looks; the hooks of the plan are there."""
+    """Have the plan set gradients to None by itself where no hook looks; its hooks are set already."""
     optimizers, hooks = plan.optimizers, plan.before_zero
     own = adapted(module.optimizer_zero_grad, "optimizer_zero_grad")
     overridden = is_overridden(module, "optimizer_zero_grad", LightningModule)
@@ -150,7 +150,7 @@ def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, pos
             optimizer.zero_grad()
 
     plan.zero_grad = zero_grad
-    # a zero_grad of another kind must be called; what torch's does can be done here
+    # a zero_grad of another kind must be called; torch's can be done here
     stock = all(
         getattr(type(o), "zero_grad", None) is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in optimizers
     )

@@ -51,7 +51,7 @@ class Window(RunningStep):
         self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
         self.step_hook = adapted(self.module.optimizer_step, "optimizer_step")
         self.backward_to: Callable[..., None] | None = None
-        self.samples = 1  # what the micro-batch in hand counts for
+        self.samples = 1  # of the present micro-batch
 
     # ---- one micro-batch ---------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Window(RunningStep):
             loss = self._scaled(loss, factor)
             if name is None:
                 plan.run_backward(loss)
-            else:  # each optimizer's own loss reaches its own parameters only, whatever else the graph touches
+            else:  # each optimizer's own loss reaches its own parameters only, in any graph
                 inputs = [p for p in self.own[name] if p.requires_grad]
                 self.backward_to = self.backward_to or _backward_to(self.module, self.strategy)
                 plan.run_backward(loss, by=self.backward_to, inputs=inputs, retain_graph=number + 1 < len(losses))
@@ -178,7 +178,7 @@ class Window(RunningStep):
 
 
 def _backward_to(module: LightningModule, strategy: Strategy) -> Callable[..., None]:
-    """Return what computes the gradients of one optimizer's own loss: the module's ``backward`` where it has one."""
+    """Return the backward for one optimizer's own loss: the module's ``backward`` if it has one."""
     if not is_overridden(module, "backward", LightningModule):
         return strategy.backward
     own = module.backward
