@@ -81,7 +81,8 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
 
 def announce_signal(run: Run) -> None:
     """Have the hooks hear of a signal that ends the run, once, and save what resumes it."""
-    if run.stopping.announces_signal():
+    if run.stopping.leaving and not run.stopping.announced:
+        run.stopping.announced = True
         run.call("on_interrupt", phase="on_interrupt")
         save(run)
 

@@ -47,7 +47,9 @@ from lt_loops.state.origin import Origin, Saved
 def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore module and callbacks."""
     job, origin, says, fits = run.job, run.origin, run.speaks, run.stage == "fit"
-    run.use_callbacks(_with_those_of(run.module, run.callbacks))
+    run.callbacks[:] = _with_those_of(run.module, run.callbacks)
+    run.hooks.forget()
+    run.training.unsaved_known = not any(callback.role in WRITERS for callback in run.callbacks)  # nobody saves
     run.attach()
     # mistakes come first: preparing the data may take hours
     steps = [step for _, step in asked_steps(job.settings, job.limits, run.strategy)] if fits else []

@@ -6,14 +6,14 @@ import contextlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from lt_core.checkpoint import CheckpointIO, is_remote
+from lt_core.checkpoint import is_remote
 from lt_core.errors import CheckpointError, ConfigTypeError, MissingCheckpointError, did_you_mean, warn
 from lt_core.files.checkpoint_header import Header
 from lt_core.trainer import TrainerAPI
@@ -141,38 +141,29 @@ def _newest(trainer: TrainerAPI, stage: str) -> str | None:
     """Return the newest complete checkpoint that this Trainer's earlier runs wrote; damaged ones are named and passed
     over, on the rank whose choice counts.
     """
-    files = _candidates(trainer)
-    for path in newest_first(files, _headers(trainer.checkpoint_io, files), resuming=stage == "fit"):
+    io = trainer.checkpoint_io
+    files: dict[str, int] = {}  # with the time of each, in nanoseconds
+    for folder in _folders(trainer):
+        files |= io.times(folder)
+    for callback in _writers(trainer):
+        if path := getattr(callback, "last_model_path", ""):
+            with contextlib.suppress(OSError):  # other processes of a job may delete it just now, or link it to itself
+                files[os.path.realpath(path)] = Path(path).stat().st_mtime_ns
+    if any(map(is_remote, files)):
+        with ThreadPoolExecutor(_REQUESTS_AT_A_TIME, "lt-headers") as pool:
+            headers = dict(zip(files, pool.map(io.header, files), strict=True))
+    else:
+        headers = {path: io.header(path) for path in files}
+    for path in newest_first(files, headers, resuming=stage == "fit"):
         try:
             if trainer.strategy.rank == 0:
-                trainer.strategy.verify_checkpoint(trainer.checkpoint_io, path)
+                trainer.strategy.verify_checkpoint(io, path)
         except CheckpointError as error:
-            if os.path.lexists(path) or trainer.checkpoint_io.exists(path):  # another process may have deleted it
+            if os.path.lexists(path) or io.exists(path):  # another process may have deleted it
                 warn(f"{error} The next older checkpoint is taken.", code="LT613")
             continue
         return path
     return None
-
-
-def _candidates(trainer: TrainerAPI) -> dict[str, int]:
-    """Return checkpoint files with the time of each, in nanoseconds; a link counts as its target."""
-    local: list[str] = [path for cb in _writers(trainer) if (path := getattr(cb, "last_model_path", ""))]
-    files: dict[str, int] = {}
-    for folder in _folders(trainer):
-        files |= trainer.checkpoint_io.times(folder)
-    for path in local:
-        with contextlib.suppress(OSError):  # the other processes of a job may delete it just now, or link it to itself
-            files[os.path.realpath(path)] = Path(path).stat().st_mtime_ns
-    return files
-
-
-def _headers(io: CheckpointIO, files: Iterable[str]) -> dict[str, Header | None]:
-    """Return what each file says of itself; behind URLs several are asked for at a time."""
-    paths = list(files)
-    if not any(map(is_remote, paths)):
-        return {path: io.header(path) for path in paths}
-    with ThreadPoolExecutor(_REQUESTS_AT_A_TIME, "lt-headers") as pool:
-        return dict(zip(paths, pool.map(io.header, paths), strict=True))
 
 
 def newest_first(

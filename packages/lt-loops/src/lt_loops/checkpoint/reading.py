@@ -39,27 +39,21 @@ def read_checkpoint(
             code="LT601",
         )
     parts = strategy.gather_objects(tuple(strategy.data_shard))
-    if resumes:
-        _check_resumable(tree, path, rank)
-    return Saved.of(tree, path, resumes=resumes, rank=rank, parts=parts)
-
-
-def _check_resumable(tree: dict[str, Any], path: str, rank: int) -> None:
-    """Refuse a file of weights alone; warn of parts that it lacks, which begin anew."""
-    if "optimizer_states" not in tree:
+    if resumes and "optimizer_states" not in tree:
         raise CheckpointError(
-            f"{path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
-            "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
+            f"{path} holds weights only (save_weights_only=True), so training cannot resume from it. For a warm start "
+            "load it by load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
-    if "lt" in tree and (fault := next(_faults(tree["lt"]), None)):
+    if resumes and "lt" in tree and (fault := next(_faults(tree["lt"]), None)):
         raise CheckpointError(
-            f"{path}: {fault}. The file is not as lt wrote it: resume from another one, or for a warm start load "
-            "it by load_from_checkpoint and call fit without ckpt_path.",
+            f"{path}: {fault}. The file is not as lt wrote it: resume from another one, or for a warm start load it by "
+            "load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
-    if rank == 0 and (gaps := tree.get("gaps")):
+    if resumes and rank == 0 and (gaps := tree.get("gaps")):
         warn(f"{path} was saved without {listed(gaps)}. That begins anew.", code="LT607")
+    return Saved.of(tree, path, resumes=resumes, rank=rank, parts=parts)
 
 
 def _faults(lt: Any) -> Iterator[str]:

@@ -31,10 +31,6 @@ class Agenda:
         """Have the loop check after this batch; may be called from another thread, or a signal's handler."""
         self.asked = True
 
-    def set_next(self, due: float) -> None:
-        """Have the loop run on to the batch ``due``, or to the end of the data."""
-        self.due = int(min(due, self.num_batches, NEVER))
-
     def step_by(self, window: int, most_steps: int | None = 1) -> None:
         """Count on a step in each ``window`` of batches, or on several; None for no one knows how many."""
         self.window, self.most_steps = window, most_steps or NEVER

@@ -18,7 +18,6 @@ from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
-from lt_loops.checkpoint.choice import WRITERS
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.agenda import Agenda
 from lt_loops.run.callback_states import CallbackStates
@@ -191,18 +190,13 @@ class Run:
         self.log = Log(self._context, self.elapsed, self.history if self.stage == "fit" else None, profiler)
 
     def look_ahead(self) -> None:
-        owners = self.training, self.evaluation, self.log, self.stopping
-        self.agenda.set_next(min(owner.next_due() for owner in owners))
+        owners, agenda = (self.training, self.evaluation, self.log, self.stopping), self.agenda
+        agenda.due = int(min(agenda.num_batches, *(owner.next_due() for owner in owners)))
 
     def say(self, make: Callable[[], str]) -> None:
         """Print a text on a fit, where this process says where it stands; nothing for an empty one."""
         if self.speaks and self.stage == "fit" and (text := make()):
             self.trainer.print(text)
-
-    def use_callbacks(self, callbacks: list[Callback]) -> None:
-        self.callbacks[:] = callbacks
-        self.hooks.forget()
-        self.training.unsaved_known = not any(callback.role in WRITERS for callback in callbacks)  # nobody saves
 
     @contextmanager
     def without_loggers(self) -> Iterator[None]:

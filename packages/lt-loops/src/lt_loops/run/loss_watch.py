@@ -19,11 +19,6 @@ _SAID = -1
 """In place of a number of steps: it was said that none was done."""
 
 
-def _is_finite(loss: Tensor) -> bool:
-    """Return whether all numbers of a loss are; of a single one without torch's kernels, whose code takes a MB."""
-    return cmath.isfinite(loss.item()) if loss.numel() == 1 else bool(torch.isfinite(loss.detach()).all())
-
-
 class LossWatch(Owner):
     """Reports, once, the first loss that is not finite, and training that has no loss at all."""
 
@@ -44,7 +39,8 @@ class LossWatch(Owner):
         position = self._position
         if self._reported or not isinstance(loss, Tensor):
             return
-        if _is_finite(loss):
+        # a single number without torch's kernels, whose code takes a MB
+        if cmath.isfinite(loss.item()) if loss.numel() == 1 else bool(torch.isfinite(loss.detach()).all()):
             self._finite_at = position.step
             return
         self._reported = True

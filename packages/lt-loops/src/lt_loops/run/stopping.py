@@ -49,6 +49,7 @@ class Stopping(Owner):
             reached.
         signal: the signal that asked this process to stop, or all ranks.
         leaving: the run ends at this boundary because of it: no validation, no epoch end.
+        announced: the hooks have heard of it.
     """
 
     def __init__(self, context: Context, elapsed: Elapsed) -> None:
@@ -56,7 +57,7 @@ class Stopping(Owner):
         after, self._amount, self._elapsed = self._settings.max_time, self._settings.amount, elapsed
         self._deadline = None if after is None else Deadline(after, self._agenda, elapsed)
         self._agreement: Agreement | None = None
-        self._announced = False
+        self.announced = False
         self.reason, self._wish, self._limit = "", "", ""  # the last: the argument that ends the run, if any
         self.requested = self.leaving = False
         self.signal: int | None = None
@@ -152,12 +153,6 @@ class Stopping(Owner):
         if found is not None and not self.leaving:
             self.signal = found
             self._leave(found)
-
-    def announces_signal(self) -> bool:
-        """Return whether the run's hooks must hear of the signal that ends it now: once."""
-        first = self.leaving and not self._announced
-        self._announced = self._announced or first
-        return first
 
     def fulfils_request(self) -> bool:
         """Return whether training ends here by request; not before ``min_epochs`` and ``min_steps``."""

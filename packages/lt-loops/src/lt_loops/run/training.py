@@ -194,7 +194,8 @@ class Training(Owner):
 
         Where parameters are sharded, each rank has its own, whole, where only the strategy finds them; or a part.
         """
-        return self._strategy.capabilities.sharded_parameters and self.has_open_gradients
+        sharded = self._strategy.capabilities.sharded_parameters
+        return sharded and bool(self._position.micro or self._unfinished_gradients())
 
     def load_position(self, saved: Saved) -> None:
         if saved.shared:
@@ -265,11 +266,6 @@ class Training(Owner):
                 "Save between steps: ModelCheckpoint(every_n_train_steps=...).",
                 code="LT765",
             )
-
-    @property
-    def has_open_gradients(self) -> bool:
-        """Whether a later step will use gradients of batches that are done."""
-        return bool(self._position.micro or self._unfinished_gradients())
 
     def _unfinished_gradients(self) -> dict[str, Any]:
         """Return the gradients of a window, or of a user's own accumulation."""
