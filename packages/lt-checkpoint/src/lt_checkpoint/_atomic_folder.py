@@ -91,19 +91,16 @@ def _is_left(entry: Path) -> bool:
 
 
 def _unlocked(folder: Path) -> bool:
-    if fcntl is None:
-        return False
     try:
         descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(descriptor)
     except OSError:
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+    return fcntl is not None
 
 
 def _gone(folder: Path) -> bool:

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from lt_core.files.plain_data import plain_tree
 
+Tree = dict[str, Any]
+"""Of a checkpoint: nested containers of tensors and plain data."""
+
 _WITH_STORAGE = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -27,7 +30,7 @@ class HostCopies:
         self._pins = False
         self._devices: set[torch.device] = set()
 
-    def take(self, tree: Mapping[str, Any]) -> dict[str, Any]:
+    def take(self, tree: Mapping[str, Any]) -> Tree:
         """Return a copy of ``tree`` on the CPU, complete when this returns. It lives until the next call.
 
         Raises:
@@ -37,7 +40,7 @@ class HostCopies:
         try:
             # a hook of validation may save: buffers made in inference mode could not be written to outside of it
             with _few_threads(), torch.inference_mode(False), torch.no_grad():
-                copy: dict[str, Any] = plain_tree(dict(tree), tensor=_once(self._copy))
+                copy: Tree = plain_tree(dict(tree), tensor=_once(self._copy))
         finally:
             for device in self._devices:
                 torch.accelerator.synchronize(device)
@@ -68,7 +71,7 @@ class HostCopies:
         return buffer
 
 
-def host_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
+def host_tree(tree: Mapping[str, Any]) -> Tree:
     """Return ``tree`` with its tensors on the CPU; CPU tensors are not copied, unless they waste a file's space.
 
     Raises:
@@ -80,7 +83,7 @@ def host_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
         views.setdefault(_view(tensor), tensor)
         return tensor.detach()
 
-    plain: dict[str, Any] = plain_tree(dict(tree), tensor=note)
+    plain: Tree = plain_tree(dict(tree), tensor=note)
     wasteful = _wasteful(tensor for tensor in views.values() if _has_storage(tensor))
     if not wasteful and all(tensor.is_cpu for tensor in views.values()):
         return plain
@@ -91,7 +94,7 @@ def host_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
         on_host = _resolved(tensor).cpu()
         return on_host.clone() if _memory(tensor) in wasteful else on_host
 
-    there: dict[str, Any] = plain_tree(plain, tensor=_once(move))
+    there: Tree = plain_tree(plain, tensor=_once(move))
     return there
 
 

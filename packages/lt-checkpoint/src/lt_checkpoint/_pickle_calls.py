@@ -8,25 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
+
 from lt_checkpoint import _stand_ins as stand_ins
 
-STORAGE_BYTES = {
-    **dict.fromkeys(("BoolStorage", "ByteStorage", "CharStorage", "UntypedStorage"), 1),
-    **dict.fromkeys(("BFloat16Storage", "HalfStorage", "ShortStorage"), 2),
-    **dict.fromkeys(("FloatStorage", "IntStorage"), 4),
-    **dict.fromkeys(("ComplexFloatStorage", "DoubleStorage", "LongStorage"), 8),
-    "ComplexDoubleStorage": 16,
-}
+STORAGE_BYTES = {name: dtype.itemsize for dtype, name in torch.storage._dtype_to_storage_type_map().items()}
+STORAGE_BYTES["UntypedStorage"] = 1
 """Bytes of one element, by the name of a storage's class in ``torch``."""
 
-DTYPE_BYTES = {
-    **dict.fromkeys(("bool", "uint8", "int8"), 1),
-    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"), 1),
-    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
-    **dict.fromkeys(("float32", "int32", "uint32", "complex32"), 4),
-    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
-    "complex128": 16,
-}
+DTYPE_BYTES = {name: dtype.itemsize for name, dtype in vars(torch).items() if isinstance(dtype, torch.dtype)}
 """Bytes of one element, by the name of a dtype in ``torch``."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,8 +21,7 @@ def write_remote(url: str, write: Callable[[IO[bytes]], object], options: Any = 
     Raises:
         CheckpointError: names URL and cause.
     """
-    with _errors(url, "written"):
-        system, path = _resolve(url, options)
+    with _file(url, "written", options) as (system, path):
         folder, name = posixpath.split(path)
         beside = posixpath.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
         system.makedirs(folder, exist_ok=True)
@@ -45,19 +45,15 @@ def local_copy(url: str) -> Iterator[IO[bytes]]:
         CheckpointError: names URL and cause.
     """
     with tempfile.TemporaryFile() as here:
-        with _errors(url, "read"):
-            system, path = _resolve(url)
-            with system.open(path, "rb") as there:
-                while part := there.read(1 << 20):
-                    here.write(part)
+        with _file(url, "read") as (system, path), system.open(path, "rb") as there:
+            shutil.copyfileobj(there, here, 1 << 20)
         here.seek(0)
         yield here
 
 
 def remote_bytes(url: str, start: int, end: int) -> bytes:
     """Return a part of the file at ``url`` by one request; nothing where there is no file."""
-    with _errors(url, "read"):
-        system, path = _resolve(url)
+    with _file(url, "read") as (system, path):
         try:
             return bytes(system.cat_file(path, start=start, end=end))
         except FileNotFoundError:
@@ -66,8 +62,7 @@ def remote_bytes(url: str, start: int, end: int) -> bytes:
 
 def remote_exists(url: str) -> bool:
     """Return whether there is a file at ``url``."""
-    with _errors(url, "looked up"):
-        system, path = _resolve(url)
+    with _file(url, "looked up") as (system, path):
         return bool(system.isfile(path))
 
 
@@ -76,8 +71,7 @@ def remote_files(url: str, suffix: str) -> dict[str, int]:
 
     One request lists them with their times; a file system that lists no times is asked for each.
     """
-    with _errors(url, "looked up"):
-        system, path = _resolve(url)
+    with _file(url, "looked up") as (system, path):
         try:
             entries = system.ls(path, detail=True)
         except (FileNotFoundError, NotADirectoryError):
@@ -107,23 +101,18 @@ def _nanoseconds(time: datetime | float) -> int:
 
 def remove_remote(url: str, options: Any = None) -> None:
     """Delete the file at ``url``, if there is one."""
-    with _errors(url, "deleted"):
-        system, path = _resolve(url, options)
+    with _file(url, "deleted", options) as (system, path):
         if system.exists(path):
             system.rm(path)
 
 
-def _resolve(url: str, options: Any = None) -> tuple[Any, str]:
-    import fsspec  # type: ignore[import-untyped]
-
-    system, path = fsspec.core.url_to_fs(url, **(options or {}))
-    return system, path
-
-
 @contextmanager
-def _errors(url: str, done: str) -> Iterator[None]:
+def _file(url: str, done: str, options: Any = None) -> Iterator[tuple[Any, str]]:
+    """Give the file system and the path in it of ``url``, for what is ``done`` there; every error names the URL."""
     try:
-        yield
+        import fsspec  # type: ignore[import-untyped]
+
+        yield fsspec.core.url_to_fs(url, **(options or {}))
     except CheckpointError:
         raise
     except FileNotFoundError as error:

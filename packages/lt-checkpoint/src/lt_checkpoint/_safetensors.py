@@ -12,6 +12,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
+from lt_checkpoint._host_copy import Tree
 from lt_core.errors import CheckpointError, MissingCheckpointError, near_files, warn
 from lt_core.files.checkpoint_header import Header
 from lt_core.plugins import install_hint
@@ -121,11 +122,11 @@ def _marked(value: Any) -> Any:
     raise TypeError(type(value))
 
 
-def _unmarked(value: dict[str, Any]) -> Any:
+def _unmarked(value: Tree) -> Any:
     return tuple(value["__tuple__"]) if list(value) == ["__tuple__"] else value
 
 
-def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> dict[str, Any]:
+def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> Tree:
     """Return a file of safetensors, lt's or anybody's, as the tree of a checkpoint; a device gets the tensors.
 
     Raises:
@@ -180,10 +181,10 @@ def _metadata(read: Callable[[int, int], bytes]) -> dict[str, str]:
     return {str(name): str(text) for name, text in found.items()}
 
 
-def _undescribed(metadata: Mapping[str, str]) -> dict[str, Any]:
+def _undescribed(metadata: Mapping[str, str]) -> Tree:
     if not _OURS.items() <= metadata.items():  # another program's: its texts mean something else
         return {}
-    found: dict[str, Any] = {}
+    found: Tree = {}
     for name, text in metadata.items():
         try:
             found[name] = json.loads(text, object_hook=_unmarked)

@@ -28,7 +28,6 @@ from torch.distributed.checkpoint import metadata
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_loader import load as load_shards
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.state_dict_saver import save as save_shards
@@ -36,6 +35,7 @@ from torch.distributed.tensor import DTensor
 
 from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
 from lt_checkpoint._background import AsyncCheckpointIO
+from lt_checkpoint._host_copy import Tree
 from lt_checkpoint._torch_files import StrPath, check_ending, is_safetensors
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
@@ -209,7 +209,7 @@ class _StoredModule(Stored):
         super().__init__(dict.fromkeys(names))
         self.folder = folder
 
-    def read(self, like: Mapping[str, Tensor]) -> dict[str, Any]:
+    def read(self, like: Mapping[str, Tensor]) -> Tree:
         own = dict(like)
         _read({"state_dict": own}, self.folder)
         return own
@@ -224,11 +224,11 @@ class _StoredOptimizer(Stored):
         kinds: states of each parameter; text stands for a tensor that is sharded as its parameter.
     """
 
-    def __init__(self, folder: Path, number: int, kinds: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, folder: Path, number: int, kinds: dict[str, Tree]) -> None:
         super().__init__()
         self.folder, self.number, self.kinds = folder, number, kinds
 
-    def read(self, like: Mapping[str, Tensor]) -> dict[str, Any]:
+    def read(self, like: Mapping[str, Tensor]) -> Tree:
         sharded = {
             index: {name: torch.zeros_like(like[index]) for name, kind in names.items() if isinstance(kind, str)}
             for index, names in self.kinds.items()
@@ -263,8 +263,8 @@ class _ReadOnce(FileSystemReader):
         super().__init__(folder)
         self.sums: dict[str, dict[str, int]] = {}
 
-    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Any:
-        def place(item: ReadItem) -> tuple[str, int]:
+    def read_data(self, plan: Any, planner: Any) -> Any:
+        def place(item: Any) -> tuple[str, int]:
             info = self.storage_data[item.storage_index]
             return info.relative_path, info.offset
 
@@ -279,9 +279,7 @@ class _ReadOnce(FileSystemReader):
         return io.BytesIO(part)
 
 
-def _whole(
-    files: CheckpointIO, folder: Path, path: str | PathLike[str], *, trusted: bool, verify: bool
-) -> dict[str, Any]:
+def _whole(files: CheckpointIO, folder: Path, path: str | PathLike[str], *, trusted: bool, verify: bool) -> Tree:
     """Return the tree in a folder, each tensor whole.
 
     Args:
@@ -295,7 +293,7 @@ def _whole(
     tree = files.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
     manifest = tree.pop("files", {}) if verify else {}
     reader = _ReadOnce(folder)
-    found: dict[str, Any] = {
+    found: Tree = {
         name: torch.empty(kind.size, dtype=kind.properties.dtype)
         if isinstance(kind, metadata.TensorStorageMetadata)
         else None
@@ -327,7 +325,7 @@ def _whole(
     return tree
 
 
-def _parted(tree: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parted(tree: Tree) -> tuple[Tree, Tree]:
     """Return the tensors, which go into shards, and the rest."""
     optimizers = tree.get("optimizer_states", [])
     tensors = {
@@ -343,7 +341,7 @@ def _parted(tree: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return tensors, rest
 
 
-def _add_of_others(rest: dict[str, Any], ranks: Ranks) -> None:
+def _add_of_others(rest: Tree, ranks: Ranks) -> None:
     """Add the other ranks' values that are no tensors, if they hold other layers; called on every rank."""
     states = rest.get("optimizer_states", [])
     mine = rest["names"], [state["kinds"] for state in states]
@@ -359,7 +357,7 @@ def _add_of_others(rest: dict[str, Any], ranks: Ranks) -> None:
 
 
 def _complete(
-    write: Callable[[], object], ranks: Ranks, io: CheckpointIO, rest: dict[str, Any], target: Path, lock: ExitStack
+    write: Callable[[], object], ranks: Ranks, io: CheckpointIO, rest: Tree, target: Path, lock: ExitStack
 ) -> None:
     """Have the shards written, add the rest with the manifest, and give the folder its name; called on every rank.
 
@@ -378,8 +376,9 @@ def _complete(
                 write()
             facts: dict[str, dict[str, int]] = {}
             with _shared_error(ranks, target):
-                for file in _own_files(draft, ranks.rank):
-                    _sync(file)
+                for file in [*draft.glob(f"__{ranks.rank}_*"), *([draft / ".metadata"] if ranks.rank == 0 else [])]:
+                    with file.open("rb+") as stream:
+                        os.fsync(stream.fileno())
                     facts[file.name] = _summed(file)
             written = ranks.gather_objects(facts)
             with _shared_error(ranks, target):
@@ -425,20 +424,10 @@ def _cause(error: CheckpointException) -> BaseException:
     return next(iter(error.failures.values()))[0]
 
 
-def _read(tensors: dict[str, Any], folder: Path) -> None:
+def _read(tensors: Tree, folder: Path) -> None:
     """Fill tensors in place from a folder."""
     _check_metadata(folder)
     load_shards(tensors, checkpoint_id=str(folder))
-
-
-def _own_files(folder: Path, rank: int) -> list[Path]:
-    """Return the files of ``rank``: its shards, and on rank 0 the index."""
-    return [*sorted(folder.glob(f"__{rank}_*")), *([folder / ".metadata"] if rank == 0 else [])]
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb+") as stream:
-        os.fsync(stream.fileno())
 
 
 def _summed(file: Path) -> dict[str, int]:
@@ -491,14 +480,14 @@ def _own_bytes(tree: Any) -> int:
     return part.numel() * part.element_size() if isinstance(part, Tensor) else 0
 
 
-def _shards(entries: dict[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _shards(entries: dict[Any, Tree]) -> dict[str, Tree]:
     return {
         str(index): {name: value for name, value in entry.items() if isinstance(value, DTensor)}
         for index, entry in entries.items()
     }
 
 
-def _kinds(entries: dict[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _kinds(entries: dict[Any, Tree]) -> dict[str, Tree]:
     """Return for each state its layout, for a rank to allocate its part; values that are no tensors as they are."""
 
     def kind(value: Any) -> Any:

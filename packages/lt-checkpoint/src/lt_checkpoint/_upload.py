@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal
 
 from lt_checkpoint._atomic_folder import REST_FILE
 from lt_checkpoint._background import AsyncCheckpointIO
@@ -112,11 +111,6 @@ class _Announcing(Wrapping):
         super().teardown()
 
 
-class _Job(NamedTuple):
-    url: str
-    file: IO[bytes] | None  # open, so that it can be read when its name is gone; None: the URL is to be deleted
-
-
 class _Uploads:
     """A queue, and the thread that works through it; the thread lives while there is something to do."""
 
@@ -127,7 +121,7 @@ class _Uploads:
 
     def _start(self) -> None:
         self._url, self._keep, self._retries, self._pause, self._options = self._settings
-        self._jobs: deque[_Job] = deque()
+        self._jobs: dict[str, IO[bytes] | None] = {}  # files to be uploaded, by URL; None: to be deleted
         self._there: list[str] = []  # uploaded and counted, the oldest first
         self._source: dict[str, str] = {}  # of which file here each URL is
         self._lock = threading.Lock()
@@ -141,17 +135,17 @@ class _Uploads:
             return
         url = self._url_of(path)
         self._source[url] = os.fspath(path)
-        self._put(_Job(url, Path(path).open("rb")))  # noqa: SIM115  # closed when it is uploaded
+        self._put(url, Path(path).open("rb"))  # noqa: SIM115  # open: it can be read when its name is gone
         if counts and isinstance(self._keep, int):
             self._there = [*(other for other in self._there if other != url), url]
             while len(self._there) > self._keep:
-                self._put(_Job(self._there.pop(0), None))
+                self._put(self._there.pop(0), None)
 
     def removed(self, path: StrPath) -> None:
         """The file at ``path`` is deleted here."""
         url = self._url_of(path)
         if self._keep == "same" and not is_remote(path) and self._source.get(url, os.fspath(path)) == os.fspath(path):
-            self._put(_Job(url, None))
+            self._put(url, None)
 
     def finish(self) -> None:
         """Return when the queue is empty."""
@@ -162,15 +156,13 @@ class _Uploads:
     def _url_of(self, path: StrPath) -> str:
         return f"{self._url}/{Path(path).name}"
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, url: str, file: IO[bytes] | None) -> None:
         """Add a job, in place of an older one for the same URL."""
         if self._process != os.getpid():
             self._start()  # a forked child: the thread is its parent's
         with self._lock:
-            for older in [waiting for waiting in self._jobs if waiting.url == job.url]:
-                self._jobs.remove(older)
-                _close(older)
-            self._jobs.append(job)
+            _close(self._jobs.pop(url, None))
+            self._jobs[url] = file
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="lt-upload")
                 self._thread.start()
@@ -181,43 +173,44 @@ class _Uploads:
                 if not self._jobs:
                     self._thread = None
                     return
-                job = next((job for job in self._jobs if job.file is not None), self._jobs[0])  # nothing goes before
-                self._jobs.remove(job)  # what is newer has come
+                # nothing goes before what is newer has come
+                url = next((url for url, file in self._jobs.items() if file is not None), next(iter(self._jobs)))
+                file = self._jobs.pop(url)
             try:
-                self._do(job)
+                self._do(url, file)
             finally:
-                _close(job)
+                _close(file)
 
-    def _do(self, job: _Job) -> None:
-        if job.file is None and self._failed:
+    def _do(self, url: str, file: IO[bytes] | None) -> None:
+        if file is None and self._failed:
             return  # nothing old goes before the new is there
-        error = self._tried(job)
-        if job.file is not None:
+        error = self._tried(url, file)
+        if file is not None:
             self._failed = error is not None
-        self.errors.pop(job.url, None)
+        self.errors.pop(url, None)
         if error is None:
             return
         if not self.errors:
-            what = "uploaded" if job.file is not None else "deleted"
+            what = "uploaded" if file is not None else "deleted"
             warn(
-                f"{job.url} is not {what} after {self._retries + 1} tries: {str(error).rstrip('.')}. Training goes on, "
+                f"{url} is not {what} after {self._retries + 1} tries: {str(error).rstrip('.')}. Training goes on, "
                 "the files here are complete, and what is older stays there. Further ones are tried, and are in "
                 "UploadingCheckpointIO.upload_errors where they fail.",
                 code="LT420",
             )
-        self.errors[job.url] = error
+        self.errors[url] = error
 
-    def _tried(self, job: _Job) -> Exception | None:
+    def _tried(self, url: str, file: IO[bytes] | None) -> Exception | None:
         """Do a job, again where it fails; return the last error."""
         error: Exception | None = None
         for again in range(self._retries + 1):
             if again:
                 threading.Event().wait(min(self._pause * 2 ** (again - 1), _LONGEST_PAUSE))
             try:
-                if job.file is None:
-                    remove_remote(job.url, self._options)
+                if file is None:
+                    remove_remote(url, self._options)
                 else:
-                    write_remote(job.url, partial(_copy, job.file), self._options)
+                    write_remote(url, partial(_copy, file), self._options)
             except Exception as failed:
                 error = failed
             else:
@@ -238,6 +231,6 @@ def _copy(source: IO[bytes], there: IO[bytes]) -> None:
     shutil.copyfileobj(source, there, 1 << 20)
 
 
-def _close(job: _Job) -> None:
-    if job.file is not None:
-        job.file.close()
+def _close(file: IO[bytes] | None) -> None:
+    if file is not None:
+        file.close()
