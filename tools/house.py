@@ -33,7 +33,7 @@ LIMITS = {
 BUDGETS = {  # thousands of tokens: 10 % above the count of 2026-11-25, which stands for the release before 0.2
     "lt": 2.1,
     "lt-callbacks": 30.6,
-    "lt-checkpoint": 24.0,
+    "lt-checkpoint": 23.1,
     "lt-cli": 27.4,
     "lt-compat": 40.4,
     "lt-core": 46.4,

@@ -7,8 +7,9 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from lt_checkpoint._atomic_folder import StrPath
 from lt_checkpoint._background import AsyncCheckpointIO
-from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO
+from lt_checkpoint._torch_files import TorchCheckpointIO
 from lt_checkpoint._upload import UploadingCheckpointIO
 from lt_core.checkpoint import CheckpointIO, is_remote
 from lt_core.errors import CheckpointError

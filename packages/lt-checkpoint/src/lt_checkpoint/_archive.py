@@ -88,20 +88,12 @@ class Archive:
         _check_sum(record, zlib.crc32(contents))
         return contents
 
-    def verify(self) -> None:
-        """Compare the checksum of every record.
-
-        Raises:
-            DamagedError: naming the first record whose bytes have changed.
-        """
-        _compare(self.file, list(self.records.values()))
-
     @contextmanager
     def verifying(self) -> Iterator[IO[bytes]]:
         """Give the file to a block that reads records from it; each is compared as it is read, the others at the end.
 
         Raises:
-            DamagedError: as :meth:`verify`, whatever the block raised.
+            DamagedError: naming the first record whose bytes have changed, whatever the block raised.
         """
         file = _Summing(self)
         try:

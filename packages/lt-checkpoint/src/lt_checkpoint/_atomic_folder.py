@@ -20,6 +20,8 @@ try:
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
+StrPath = str | PathLike[str]
+
 REST_FILE = "rest.ckpt"
 """The file in a sharded checkpoint's folder that holds everything but the tensors; the header is in it."""
 
@@ -27,12 +29,12 @@ _PARTIAL = re.compile(r"^\..+\.partial$")
 _OLD = re.compile(r"^\.(.+)\.old(\.[^.]+)?$")
 
 
-def draft_of(path: str | PathLike[str]) -> Path:
+def draft_of(path: StrPath) -> Path:
     """Return where the folder ``path`` is written until it is complete."""
     return Path(path).with_name(f".{Path(path).name}.partial")
 
 
-def standing(path: str | PathLike[str]) -> Path:
+def standing(path: StrPath) -> Path:
     """Return where the folder ``path`` stands: there, or beside it where a kill came in the middle of replacing it."""
     place = Path(path)
     beside = _old(place)

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lt_checkpoint._atomic_folder import StrPath
 from lt_checkpoint._host_copy import HostCopies, num_bytes
-from lt_checkpoint._torch_files import StrPath
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import warn
@@ -35,6 +35,7 @@ class AsyncCheckpointIO(Wrapping):
     """
 
     _errors: list[tuple[str, Exception]]
+    _held: int
 
     def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
         super().__init__(checkpoint_io)
@@ -52,7 +53,17 @@ class AsyncCheckpointIO(Wrapping):
         """Wait for the save before, and return whether there is memory for a copy of the next one, ``size`` bytes."""
         self.settle()
         self._save_failed = False
-        return self._fits(size, path)
+        free = available_memory()
+        fits = size <= self._held or free is None or size - self._held <= MEMORY_SHARE * free
+        if not fits and free is not None:
+            warn(
+                f"{path}: a copy of {size / 2**20:.0f} MiB does not fit the {free / 2**20:.0f} MiB of free memory, "
+                "so training waits until it is written.",
+                code="LT654",
+            )
+            self._copies.release()
+        self._held = size if fits else 0
+        return fits
 
     def copied(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of ``tree`` in buffers that are kept; it lives until the next call."""
@@ -148,21 +159,6 @@ class AsyncCheckpointIO(Wrapping):
         for job in self._jobs:
             job.result()
         self._jobs.clear()
-
-    def _fits(self, needed: int, path: StrPath) -> bool:
-        """Return whether there is memory for a copy of ``needed`` bytes."""
-        free = available_memory()
-        if needed > self._held and free is not None and needed - self._held > MEMORY_SHARE * free:
-            warn(
-                f"{path}: a copy of {needed / 2**20:.0f} MiB does not fit the {free / 2**20:.0f} MiB of free memory, "
-                "so training waits until it is written.",
-                code="LT654",
-            )
-            self._copies.release()
-            self._held = 0
-            return False
-        self._held = needed
-        return True
 
 
 def available_memory() -> int | None:

@@ -26,9 +26,12 @@ def read_header(read: Callable[[int, int], bytes]) -> Header | None:
     """
     size = _FIRST_BYTES
     data = read(0, size)
-    begin = _pickle_begins(data)
-    if begin is None:
+    if len(data) < _LOCAL.size or data[:4] != b"PK\x03\x04":
         return None
+    *_, named, more = _LOCAL.unpack_from(data)
+    if not data[: _LOCAL.size + named].endswith(b"/data.pkl"):  # the first record in an archive of torch's
+        return None
+    begin = _LOCAL.size + named + more
     key, value = first_item(data, begin) or (None, None)
     if key == HEADER_KEY:
         return Header.of({HEADER_KEY: value})
@@ -44,12 +47,3 @@ def read_header(read: Callable[[int, int], bytes]) -> Header | None:
             return None
         else:
             return Header.of(root) if isinstance(root, Mapping) else None
-
-
-def _pickle_begins(data: bytes) -> int | None:
-    """Return where the pickle begins in the first bytes of an archive of torch's, whose first record it is."""
-    if len(data) < _LOCAL.size or data[:4] != b"PK\x03\x04":
-        return None
-    *_, named, more = _LOCAL.unpack_from(data)
-    name = data[_LOCAL.size : _LOCAL.size + named]
-    return _LOCAL.size + named + more if name.endswith(b"/data.pkl") else None

@@ -93,15 +93,14 @@ def first_item(data: bytes, start: int = 0) -> tuple[Any, Any] | None:
     """
     machine = _Machine(data, start)
     with contextlib.suppress(RefusedError, IndexError, *_SENSELESS):
-        root = machine.run().root
-        return next(iter(root.items()), None) if isinstance(root, dict) else None
+        machine.run()
     levels = [*machine.metastack, machine.stack]
-    if not levels[0] or not isinstance(levels[0][0], dict):
-        return None
-    if levels[0][0]:
-        return next(iter(levels[0][0].items()))
+    root = machine.found.root if machine.found.end else next(iter(levels[0]), None)
     items = levels[1] if len(levels) > 1 else []
-    return (items[0], items[1]) if len(items) > 2 else None  # the third is there: the second is whole
+    if not isinstance(root, dict):
+        return None
+    # where a third stands there, the second is whole
+    return next(iter(root.items()), None) or ((items[0], items[1]) if len(items) > 2 else None)
 
 
 _SENSELESS = (ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError, pickle.UnpicklingError)

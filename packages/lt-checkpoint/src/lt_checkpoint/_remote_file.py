@@ -80,23 +80,18 @@ def remote_files(url: str, suffix: str) -> dict[str, int]:
         for entry in entries:
             name = entry["name"]
             if name.endswith(suffix) and entry.get("type") != "directory":
+                times = (entry.get(key) for key in _TIME_KEYS)
                 with suppress(FileNotFoundError):  # another process may delete it just now
-                    found[system.unstrip_protocol(name)] = _nanoseconds(_time_in(entry) or system.modified(name))
+                    time = next((time for time in times if isinstance(time, datetime | float)), 0) or system.modified(
+                        name
+                    )
+                    seconds = time.timestamp() if isinstance(time, datetime) else time
+                    found[system.unstrip_protocol(name)] = int(seconds * 1e9)
         return found
 
 
 _TIME_KEYS = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
 """Keys for the modification time in listings of fsspec's file systems."""
-
-
-def _time_in(entry: dict[str, Any]) -> datetime | float | None:
-    """Return when a listed file was written, as its file system says it; None where it does not."""
-    times = (entry.get(key) for key in _TIME_KEYS)
-    return next((time for time in times if isinstance(time, datetime | float)), None)
-
-
-def _nanoseconds(time: datetime | float) -> int:
-    return int((time.timestamp() if isinstance(time, datetime) else time) * 1e9)
 
 
 def remove_remote(url: str, options: Any = None) -> None:

@@ -11,7 +11,7 @@ import pickle
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -21,6 +21,7 @@ import torch
 
 from lt_checkpoint import _stand_ins as stand_ins
 from lt_checkpoint._archive import Archive, DamagedError
+from lt_checkpoint._atomic_folder import StrPath
 from lt_checkpoint._pickle_calls import RefusedError
 from lt_checkpoint._pickle_check import Findings, dry_run
 from lt_core.errors import (
@@ -55,7 +56,7 @@ class _UntrustworthyError(Exception):
 
 
 def read_checkpoint(
-    source: str | PathLike[str] | IO[bytes],
+    source: StrPath | IO[bytes],
     map_location: Any = None,
     *,
     trusted: bool = False,
@@ -100,7 +101,7 @@ def read_checkpoint(
     return tree
 
 
-def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | None = None) -> None:
+def verify_checkpoint(source: StrPath | IO[bytes], *, name: str | None = None) -> None:
     """Raise unless a checkpoint file is complete, undamaged, and plain data and tensors only.
 
     Raises:
@@ -108,8 +109,8 @@ def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | No
     """
     with _opened(source, name) as (file, _, _):
         archive, _ = _check(file, trusted=False)
-        if archive is not None:
-            archive.verify()
+        with archive.verifying() if archive is not None else nullcontext():
+            pass
 
 
 @contextmanager
@@ -158,20 +159,14 @@ def _check(file: IO[bytes], trusted: bool) -> tuple[Archive | None, Findings]:
     try:
         archive = Archive(file)
     except DamagedError:
-        _refuse_foreign(_names_in(file))
+        names: list[str] = []
+        with suppress(Exception), zipfile.ZipFile(file) as seen:  # whatever a damaged one makes of Python's reader
+            names = seen.namelist()
+        _refuse_foreign(names)
         raise
     _refuse_foreign(list(archive.records))
     program = archive.read("data.pkl")
     return archive, Findings() if trusted else _check_pickle(archive, program)
-
-
-def _names_in(file: IO[bytes]) -> list[str]:
-    """Return the names of the records of an archive that we refuse, as any reader of zip files sees them."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return archive.namelist()
-    except Exception:  # whatever a damaged one makes of Python's reader
-        return []
 
 
 def _refuse_foreign(names: list[str]) -> None:
@@ -317,11 +312,8 @@ def _moved(function: Callable[[Any, str], Any], storage: Any, location: str) -> 
 def _where_it_was(storage: Any, location: str) -> Any:
     """Return the storage on the CPU where its device is not here; None lets torch move it to where it was."""
     kind, _, index = location.partition(":")
-    if kind == "cuda" and torch.cuda.is_available() and int(index or 0) < torch.cuda.device_count():
-        return None
-    if kind == "mps" and torch.backends.mps.is_available():
-        return None
-    return storage
+    on_cuda = kind == "cuda" and torch.cuda.is_available() and int(index or 0) < torch.cuda.device_count()
+    return None if on_cuda or (kind == "mps" and torch.backends.mps.is_available()) else storage
 
 
 def _refusal(shown: str, error: Exception) -> CheckpointError:

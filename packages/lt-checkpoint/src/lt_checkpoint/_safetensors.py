@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -134,14 +135,10 @@ def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> Tree
     """
     library = _library(shown)
     try:
-        if isinstance(source, Path):
-            with source.open("rb") as file:
-                metadata = _metadata(partial(part_of, file))
-            weights = library.load_file(source)
-        else:
-            metadata = _metadata(partial(part_of, source))
-            source.seek(0)
-            weights = library.load(source.read())
+        with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
+            metadata = _metadata(partial(part_of, file))
+            file.seek(0)
+            weights = library.load_file(source) if isinstance(source, Path) else library.load(file.read())
         described = _undescribed(metadata)
     except FileNotFoundError as error:
         raise MissingCheckpointError(f"{shown} is not there.{near_files(Path(shown))}", code="LT656") from error

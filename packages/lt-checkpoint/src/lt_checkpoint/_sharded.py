@@ -33,10 +33,11 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from torch.distributed.tensor import DTensor
 
-from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
+from lt_checkpoint._atomic_folder import REST_FILE, StrPath, draft_of, held, put_in_place, remove_folder, standing
 from lt_checkpoint._background import AsyncCheckpointIO
 from lt_checkpoint._host_copy import Tree
-from lt_checkpoint._torch_files import StrPath, check_ending, is_safetensors
+from lt_checkpoint._pickle_calls import DTYPE_BYTES
+from lt_checkpoint._torch_files import check_ending, is_safetensors
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
 from lt_core.errors import CheckpointError
@@ -115,12 +116,10 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
             found = ranks.gather_objects(found[0])
         if bad := sorted({name for names in found for name in names}):
             raise _broken(path, bad)
-        tree["state_dict"] = _StoredModule(folder, tree.pop("names"))
+        tree["state_dict"] = _Folder(partial(_read_module, folder), tree.pop("names"))
         if "optimizer_states" in tree:  # not in one of weights only
-            tree["optimizer_states"] = [
-                {"param_groups": state["param_groups"], "state": _StoredOptimizer(folder, number, state["kinds"])}
-                for number, state in enumerate(tree["optimizer_states"])
-            ]
+            for number, state in enumerate(tree["optimizer_states"]):
+                state["state"] = _Folder(partial(_read_optimizer, folder, number, state.pop("kinds")))
         return tree
 
     def load_checkpoint(
@@ -137,12 +136,50 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
         self.settle()
         if not isinstance(path, (str, PathLike)) or not is_one(path):
             return super().load_checkpoint(path, map_location, weights_only, trusted=trusted, mmap=mmap, verify=verify)
-        tree = _whole(self.io, standing(path), path, trusted=trusted, verify=verify)
+        tree = self._whole(path, trusted, verify)
         if map_location is None or str(map_location) == "cpu":
             return tree
         with tempfile.TemporaryDirectory() as folder:  # torch.load knows all that a map_location may be
             torch.save(tree, file := Path(folder) / "whole.ckpt")
             return self.io.load_checkpoint(file, map_location, trusted=trusted, verify=False)
+
+    def _whole(self, path: StrPath, trusted: bool, verify: bool) -> Tree:
+        """Return the tree in a folder, each tensor whole."""
+        folder = standing(path)
+        _check_metadata(folder)
+        tree = self.io.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
+        manifest = tree.pop("files", {}) if verify else {}
+        reader = _ReadOnce(folder)
+        found: Tree = {
+            name: torch.empty(kind.size, dtype=kind.properties.dtype)
+            if isinstance(kind, metadata.TensorStorageMetadata)
+            else None
+            for name, kind in reader.read_metadata().state_dict_metadata.items()
+        }
+        planner = _Plain(flatten_state_dict=False, flatten_sharded_tensors=False)
+        failed: CheckpointException | None = None
+        try:
+            with warnings.catch_warnings():  # torch says even where no_dist is given that there is no process group
+                warnings.filterwarnings("ignore", "torch.distributed is disabled")
+                load_shards(found, storage_reader=reader, planner=planner, no_dist=True)
+        except CheckpointException as error:
+            failed = error
+        if bad := _damaged(folder, manifest, read=reader.sums):
+            raise _broken(path, bad) from failed
+        if failed is not None:
+            raise CheckpointError(
+                f"{path} could not be read: {_cause(failed)}. Take an older one.", code="LT771"
+            ) from failed
+        tree["state_dict"] = {name: found[f"state_dict.{name}"] for name in tree.pop("names")}
+        for number, state in enumerate(tree.get("optimizer_states", [])):
+            state["state"] = {
+                int(index): {
+                    name: found[f"optimizers.{number}.{index}.{name}"] if isinstance(kind, str) else kind
+                    for name, kind in kinds.items()
+                }
+                for index, kinds in state.pop("kinds").items()
+            }
+        return tree
 
     def remove_checkpoint(self, path: StrPath) -> None:
         if self._background is not None:
@@ -202,44 +239,33 @@ class _Beside(Ranks):
         return found
 
 
-class _StoredModule(Stored):
-    """The weights in a folder, None by name."""
+class _Folder(Stored):
+    """Tensors in a folder, None by name; ``read`` is what reads them."""
 
-    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+    def __init__(self, read: Callable[[Mapping[str, Tensor]], Tree], names: Iterable[str] = ()) -> None:
         super().__init__(dict.fromkeys(names))
-        self.folder = folder
-
-    def read(self, like: Mapping[str, Tensor]) -> Tree:
-        own = dict(like)
-        _read({"state_dict": own}, self.folder)
-        return own
+        self.read = read  # type: ignore[method-assign, assignment]
 
 
-class _StoredOptimizer(Stored):
-    """The states in a folder of one optimizer.
-
-    Args:
-        folder: where they are.
-        number: which optimizer's.
-        kinds: states of each parameter; text stands for a tensor that is sharded as its parameter.
-    """
-
-    def __init__(self, folder: Path, number: int, kinds: dict[str, Tree]) -> None:
-        super().__init__()
-        self.folder, self.number, self.kinds = folder, number, kinds
-
-    def read(self, like: Mapping[str, Tensor]) -> Tree:
-        sharded = {
-            index: {name: torch.zeros_like(like[index]) for name, kind in names.items() if isinstance(kind, str)}
-            for index, names in self.kinds.items()
-            if index in like
-        }
-        if any(isinstance(kind, str) for names in self.kinds.values() for kind in names.values()):  # then all ranks do
-            _read({"optimizers": {str(self.number): sharded}}, self.folder)
-        return {index: {**self.kinds[index], **found} for index, found in sharded.items()}
+def _read_module(folder: Path, like: Mapping[str, Tensor]) -> Tree:
+    own = dict(like)
+    _read({"state_dict": own}, folder)
+    return own
 
 
-def is_one(path: str | PathLike[str]) -> bool:
+def _read_optimizer(folder: Path, number: int, kinds: dict[str, Tree], like: Mapping[str, Tensor]) -> Tree:
+    """Return the states of optimizer ``number``; text in ``kinds`` stands for a tensor sharded as its parameter."""
+    sharded = {
+        index: {name: torch.zeros_like(like[index]) for name, kind in names.items() if isinstance(kind, str)}
+        for index, names in kinds.items()
+        if index in like
+    }
+    if any(isinstance(kind, str) for names in kinds.values() for kind in names.values()):  # then all ranks do
+        _read({"optimizers": {str(number): sharded}}, folder)
+    return {index: {**kinds[index], **found} for index, found in sharded.items()}
+
+
+def is_one(path: StrPath) -> bool:
     """Return whether a path is a sharded checkpoint's folder; also one that was killed while it was replaced."""
     return (standing(path) / REST_FILE).exists()
 
@@ -279,58 +305,18 @@ class _ReadOnce(FileSystemReader):
         return io.BytesIO(part)
 
 
-def _whole(files: CheckpointIO, folder: Path, path: str | PathLike[str], *, trusted: bool, verify: bool) -> Tree:
-    """Return the tree in a folder, each tensor whole.
-
-    Args:
-        files: reads the rest.
-        folder: where it stands.
-        path: of the file.
-        trusted: see :meth:`~lt_core.checkpoint.CheckpointIO.load_checkpoint`.
-        verify: compare the files with the manifest.
-    """
-    _check_metadata(folder)
-    tree = files.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
-    manifest = tree.pop("files", {}) if verify else {}
-    reader = _ReadOnce(folder)
-    found: Tree = {
-        name: torch.empty(kind.size, dtype=kind.properties.dtype)
-        if isinstance(kind, metadata.TensorStorageMetadata)
-        else None
-        for name, kind in reader.read_metadata().state_dict_metadata.items()
-    }
-    planner = _Plain(flatten_state_dict=False, flatten_sharded_tensors=False)
-    failed: CheckpointException | None = None
-    try:
-        with warnings.catch_warnings():  # torch says even where no_dist is given that there is no process group
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            load_shards(found, storage_reader=reader, planner=planner, no_dist=True)
-    except CheckpointException as error:
-        failed = error
-    if bad := _damaged(folder, manifest, read=reader.sums):
-        raise _broken(path, bad) from failed
-    if failed is not None:
-        raise CheckpointError(
-            f"{path} could not be read: {_cause(failed)}. Take an older one.", code="LT771"
-        ) from failed
-    tree["state_dict"] = {name: found[f"state_dict.{name}"] for name in tree.pop("names")}
-    for number, state in enumerate(tree.get("optimizer_states", [])):
-        state["state"] = {
-            int(index): {
-                name: found[f"optimizers.{number}.{index}.{name}"] if isinstance(kind, str) else kind
-                for name, kind in kinds.items()
-            }
-            for index, kinds in state.pop("kinds").items()
-        }
-    return tree
-
-
 def _parted(tree: Tree) -> tuple[Tree, Tree]:
     """Return the tensors, which go into shards, and the rest."""
     optimizers = tree.get("optimizer_states", [])
     tensors = {
         "state_dict": tree["state_dict"],
-        "optimizers": {str(number): _shards(state["state"]) for number, state in enumerate(optimizers)},
+        "optimizers": {
+            str(number): {
+                str(index): {name: value for name, value in entry.items() if isinstance(value, DTensor)}
+                for index, entry in state["state"].items()
+            }
+            for number, state in enumerate(optimizers)
+        },
     }
     rest = {key: value for key, value in tree.items() if key not in ("state_dict", "optimizer_states")}
     if "optimizer_states" in tree:
@@ -464,7 +450,7 @@ def _damaged(
     return [name for name in sorted(files)[share] if facts(folder / Path(name).name, files[name]) != files[name]]
 
 
-def _broken(path: str | PathLike[str], names: list[str]) -> CheckpointError:
+def _broken(path: StrPath, names: list[str]) -> CheckpointError:
     shown = ", ".join(names[:4]) + ("..." if len(names) > 4 else "")
     return CheckpointError(
         f"{path} is damaged: {shown} missing or not as written. Resume from an older checkpoint, or ckpt_path='last'.",
@@ -478,13 +464,6 @@ def _own_bytes(tree: Any) -> int:
         return sum(map(_own_bytes, tree.values()))
     part = tree.to_local() if isinstance(tree, DTensor) else tree
     return part.numel() * part.element_size() if isinstance(part, Tensor) else 0
-
-
-def _shards(entries: dict[Any, Tree]) -> dict[str, Tree]:
-    return {
-        str(index): {name: value for name, value in entry.items() if isinstance(value, DTensor)}
-        for index, entry in entries.items()
-    }
 
 
 def _kinds(entries: dict[Any, Tree]) -> dict[str, Tree]:
@@ -517,7 +496,7 @@ _PLAIN = {
     ("pathlib", "WindowsPath"),
     ("torch", "Size"),
     ("torch.serialization", "_get_layout"),
-    *(("torch", name) for name, value in vars(torch).items() if isinstance(value, torch.dtype)),
+    *(("torch", name) for name in DTYPE_BYTES),
 }
 
 

@@ -12,6 +12,7 @@ import builtins
 import struct
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -166,12 +167,12 @@ def _value(value: Any = b"") -> Any:
     return value
 
 
+# numpy's codes, by words since these are read more easily than a list of strings
+_FORMATS = dict(zip("b1 f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8".split(), "?efdbhiqBHIQ", strict=True))  # noqa: SIM905
+
+
 class _DType:
     """A numpy dtype: its code (``"f8"``) and byte order."""
-
-    formats = {"b1": "?", "f2": "e", "f4": "f", "f8": "d"} | dict(
-        zip(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"), "bhiqBHIQ", strict=True)
-    )
 
     def __init__(self, code: str, *flags: Any) -> None:
         self.code, self.order = str(code), "<"
@@ -183,8 +184,8 @@ class _DType:
         """Return numbers, texts or objects; None for a dtype of others."""
         if type(raw) is list:
             return raw
-        if self.code in self.formats:
-            return [value for (value,) in struct.iter_unpack(self.order + self.formats[self.code], raw)]
+        if self.code in _FORMATS:
+            return [value for (value,) in struct.iter_unpack(self.order + _FORMATS[self.code], raw)]
         kind, size = self.code[:1], int(self.code[1:]) if self.code[1:].isdecimal() else 0
         if kind not in ("S", "U") or not size:
             return None
@@ -213,7 +214,7 @@ class _Array:
         places = torch.arange(len(self.values or ())).reshape(self.shape[::-1] if self.fortran else self.shape)
         if self.fortran:
             places = places.permute(*reversed(range(len(self.shape))))
-        if self.dtype.code in _DType.formats:
+        if self.dtype.code in _FORMATS:
             return torch.tensor(self.values, dtype=_TORCH_TYPES.get(self.dtype.code))[places]
         return _chosen(self.values, places.tolist()) if self.values else []
 
@@ -222,17 +223,8 @@ def _chosen(values: list[Any], places: Any) -> Any:
     return [_chosen(values, each) for each in places] if type(places) is list else values[places]
 
 
-_TORCH_TYPES = {
-    "b1": torch.bool,
-    "f2": torch.float16,
-    "f4": torch.float32,
-    "f8": torch.float64,
-    "i1": torch.int8,
-    "i2": torch.int16,
-    "i4": torch.int32,
-    "i8": torch.int64,
-    "u1": torch.uint8,
-}
+_TORCH_NAMES = "bool float16 float32 float64 int8 int16 int32 int64 uint8".split()  # noqa: SIM905
+_TORCH_TYPES = dict(zip(_FORMATS, map(partial(getattr, torch), _TORCH_NAMES), strict=False))
 
 
 def _reconstruct(*args: Any) -> _Array:

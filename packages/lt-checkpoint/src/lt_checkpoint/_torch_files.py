@@ -6,7 +6,7 @@ import errno
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import IO, Any
 import torch
 
 from lt_checkpoint import _safetensors as safetensors
-from lt_checkpoint._atomic_folder import REST_FILE, clean_folders, put_in_place, standing
+from lt_checkpoint._atomic_folder import REST_FILE, StrPath, clean_folders, put_in_place, standing
 from lt_checkpoint._header import read_header
 from lt_checkpoint._host_copy import host_tree
 from lt_checkpoint._remote_file import (
@@ -32,9 +32,7 @@ from lt_core.errors import CheckpointError
 from lt_core.files.atomic_file import name_beside, write_atomically, writing_errors
 from lt_core.files.checkpoint_header import Header
 
-__all__ = ["StrPath", "TorchCheckpointIO", "check_ending", "is_safetensors"]
-
-StrPath = str | PathLike[str]
+__all__ = ["TorchCheckpointIO", "check_ending", "is_safetensors"]
 
 
 class TorchCheckpointIO(OneFile):
@@ -120,10 +118,12 @@ class TorchCheckpointIO(OneFile):
         place = standing(local_path(path))
         file = place / REST_FILE if place.is_dir() else place
         try:
-            with file.open("rb", buffering=0) if file.is_file() else nullcontext() as opened:  # a pipe would wait
-                return None if opened is None else from_bytes(partial(safetensors.part_of, opened))
+            if file.is_file():  # a pipe would wait
+                with file.open("rb", buffering=0) as opened:
+                    return from_bytes(partial(safetensors.part_of, opened))
         except OSError:
-            return None
+            pass
+        return None
 
     def clean(self, folder: StrPath) -> None:
         """Delete leftovers of killed writes, of files and sharded checkpoints, in ``folder``."""
@@ -139,7 +139,7 @@ class TorchCheckpointIO(OneFile):
             verify_checkpoint(source, name=name)
 
 
-def check_ending(path: str | PathLike[str]) -> None:
+def check_ending(path: StrPath) -> None:
     """Refuse a checkpoint by a name that says that it is something else.
 
     Raises:
@@ -166,14 +166,12 @@ _FOREIGN = (".gguf", ".onnx", ".h5", ".hdf5", ".npz", ".npy", ".json")
 
 
 def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
-    with_checksums = torch.serialization.get_crc32_options()
-    if not with_checksums:
-        torch.serialization.set_crc32_options(True)
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(True)
     try:
         torch.save(tree, file)
     finally:
-        if not with_checksums:
-            torch.serialization.set_crc32_options(False)
+        torch.serialization.set_crc32_options(before)
 
 
 def is_safetensors(path: Any) -> bool:

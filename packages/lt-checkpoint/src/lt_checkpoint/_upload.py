@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from lt_checkpoint._atomic_folder import REST_FILE
+from lt_checkpoint._atomic_folder import REST_FILE, StrPath
 from lt_checkpoint._background import AsyncCheckpointIO
 from lt_checkpoint._remote_file import remove_remote, write_remote
-from lt_checkpoint._torch_files import StrPath
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO, is_remote
 from lt_core.errors import ConfigError, warn
@@ -217,13 +216,9 @@ class _Uploads:
                 return None
         return error
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Return the settings alone: thread and queue stay in their process."""
-        return {"settings": self._settings}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._settings, self.errors = state["settings"], {}
-        self._start()
+        return _Uploads, self._settings
 
 
 def _copy(source: IO[bytes], there: IO[bytes]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import IO, Any
 
-from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO
+from lt_checkpoint._atomic_folder import StrPath
+from lt_checkpoint._torch_files import TorchCheckpointIO
 from lt_core.checkpoint import CheckpointIO
 from lt_core.files.checkpoint_header import Header
 
