@@ -1,26 +1,31 @@
 """Row G: training on one GPU in bfloat16 against a hand-written loop with pinned memory and lookahead.
 
-    uv run nox -s bench -- --gpu [--rounds N] [--write docs/gpu.md] [--device cpu --small]
+    uv run nox -s bench -- --gpu [--rounds N] [--quick] [--write docs/gpu.md] [--device cpu --small]
+    python benchmarks/gpu.py --report FILE              # the tests marked cuda too, and all of it into one page
 
 ResNet-18 and a small GPT, eager and compiled, and an MLP whose step is nothing but launches, plain and as CUDA graphs.
 Both sides read the same pinned batches, which ask for the time, after the device has done what it was given, at a first
 and at a last one; a turn is the time between. The synchronising calls in between are counted by torch in a run of
-their own. ``--device cpu --small`` runs all of it but the graphs, to see that it works.
+their own. What fails is named in a line, and the rest goes on. ``--quick`` takes one round, and fewer steps.
+``--device cpu --small`` runs all of it but the graphs, to see that it works.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from figure import Figure, table
+from figure import MARKDOWN_HEAD, Figure, markdown_line, table
 from nets import GPT, ResNet18
 from page import machine, write
 from steps import quiet
@@ -69,6 +74,7 @@ class Marked:
         self.batches = [(x.pin_memory(), y.pin_memory()) if on_cuda else (x, y) for x, y in batches]
         self.case, self.device, self.counts = case, device, counts and on_cuda
         self.marks: list[float] = []
+        self.peak = 0.0  # MiB between the marks
         self.syncs: list[str] = []
 
     def __len__(self) -> int:
@@ -91,6 +97,8 @@ class Marked:
             caught.clear()
         if self.device.type == "cuda":
             torch.cuda.synchronize()
+            self.peak = torch.cuda.max_memory_allocated() / 2**20
+            torch.cuda.reset_peak_memory_stats()
         self.marks.append(time.perf_counter())
         if self.counts and first:
             torch.cuda.set_sync_debug_mode("warn")
@@ -265,43 +273,109 @@ def syncs_of_ours(case: Case, device: torch.device, **arguments: Any) -> float:
     return ours / case.steps
 
 
-def gpu_rows(device: torch.device, rounds: int, *, small: bool) -> list[Figure]:
-    """Return row G, after ``rounds`` in which both sides take turns."""
-    figures = []
-    sides: list[tuple[Figure, Case, Callable[[Marked], nn.Module], Callable[[Marked], nn.Module]]] = []
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One comparison: what it is called, who trains on each side, and the most that ours may take."""
 
-    def add(
-        case: Case, what: str, hand: Callable[..., nn.Module], ours: Callable[..., nn.Module], budget: float
-    ) -> None:
-        figure = Figure("G", f"{case.name}{what}", "µs", budget, "ratio")
-        figures.append(figure)
-        sides.append((figure, case, hand, ours))
+    case: Case
+    what: str
+    hand: Callable[[Marked], nn.Module]
+    ours: Callable[[Marked], nn.Module]
+    budget: float = float("inf")
+    compiles: bool = False
 
-    free = float("inf")
+
+def lines_of(device: torch.device, *, small: bool) -> list[Line]:
+    """Return what is compared; what takes long to compile comes last."""
+    lines = []
     for case in cases(small=small):
-        same_result(case, device)
-        add(case, "", by_hand, by_lt, 1.01)
-        add(case, ", compiled", lambda m: by_hand(m, compiled=True), lambda m: by_lt(m, compile=True), 1.01)
-        add(case, ", CSV logger and self.log", by_hand, lambda m: by_lt(m, logs=True, logger="csv"), free)
+        lines.append(Line(case=case, what="", hand=by_hand, ours=by_lt, budget=1.01))
+        logged = partial(by_lt, logs=True, logger="csv")
+        lines.append(Line(case=case, what=", CSV logger and self.log", hand=by_hand, ours=logged))
+        both = partial(by_hand, compiled=True), partial(by_lt, compile=True)
+        compiled = Line(case=case, what=", compiled", hand=both[0], ours=both[1], budget=1.01, compiles=True)
+        lines.append(compiled)
     mlp = tiny(small=small)
-    same_result(mlp, device)
-    add(mlp, "", by_hand, by_lt, free)
+    lines.append(Line(case=mlp, what="", hand=by_hand, ours=by_lt))
     if device.type == "cuda":
-        add(mlp, ", cuda_graphs, by hand a graph", graph_by_hand, lambda m: by_lt(m, cuda_graphs=True), free)
-        grouped = {"cuda_graphs": 16}
-        add(mlp, ", the same with 16 steps a graph", graph_by_hand, lambda m: by_lt(m, **grouped), free)
+        for steps, what in ((True, ", cuda_graphs, by hand a graph"), (16, ", the same with 16 steps a graph")):
+            lines.append(Line(case=mlp, what=what, hand=graph_by_hand, ours=partial(by_lt, cuda_graphs=steps)))
+    return sorted(lines, key=lambda line: line.compiles)
+
+
+def gpu_rows(device: torch.device, rounds: int, *, small: bool, quick: bool = False) -> tuple[list[Figure], list[str]]:
+    """Return row G, after ``rounds`` in which both sides take turns, and what failed."""
+    failed: list[str] = []
+    found: list[Figure] = []
+    lines = lines_of(device, small=small)
+    if small:
+        lines = [replace(one, case=replace(one.case, warm=1)) for one in lines]
+    if quick:
+        lines = [replace(one, case=replace(one.case, steps=max(3, one.case.steps // 4))) for one in lines]
+
+    def tried(what: str, act: Callable[[], object]) -> bool:
+        print(f"{time.strftime('%X')} {what}", file=sys.stderr, flush=True)
+        try:
+            act()
+        except Exception as error:  # the rest is measured all the same
+            failed.append(f"{what}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}")
+            return False
+        return True
+
+    plain = [line for line in lines if not line.what]
+    for line in plain:
+        tried(f"{line.case.name}: the same weights", partial(same_result, line.case, device))
+    pairs = [(Figure("G", f"{o.case.name}{o.what}", "µs", o.budget, "ratio"), o) for o in lines]
+    peaks = {id(line): Figure("G", f"{fig.what}, memory", "MiB", float("inf")) for fig, line in pairs}
+    broken: set[int] = set()
     for _ in range(rounds):
-        for figure, case, hand, ours in sides:
-            one, other = Marked(case, device), Marked(case, device)
-            hand(one), ours(other)
-            figure.turn(one.step, other.step)
-    for case in [*cases(small=small), mlp]:
-        counted = Figure("G", f"{case.name}: synchronising calls of ours in a step", "number", 0.0, "plain")
-        counted.turn(0.0, syncs_of_ours(case, device))
-        logged = Figure("G", f"{case.name}: the same with CSV logger and self.log", "number", free, "plain")
-        logged.turn(0.0, syncs_of_ours(case, device, logs=True, logger="csv"))
-        figures += [counted, logged]
-    return figures
+        for figure, line in pairs:
+            if id(line) not in broken and not tried(figure.what, partial(turn, figure, peaks[id(line)], line, device)):
+                broken.add(id(line))
+    found += [figure for figure, _ in pairs if figure.ours]
+    found += [figure for figure in peaks.values() if figure.ours and device.type == "cuda"]
+    for line in plain:
+        name = f"{line.case.name}: synchronising calls of ours in a step"
+        for what, budget, options in (("", 0.0, {}), (", CSV logger and self.log", float("inf"), LOGGED)):
+            figure = Figure("G", f"{name}{what}", "number", budget, "plain")
+            if tried(figure.what, partial(count, figure, line.case, device, **options)):
+                found.append(figure)
+    return found, failed
+
+
+LOGGED: dict[str, Any] = {"logs": True, "logger": "csv"}
+
+
+def turn(figure: Figure, peak: Figure, line: Line, device: torch.device) -> None:
+    """Let both sides train once."""
+    one, other = Marked(line.case, device), Marked(line.case, device)
+    line.hand(one), line.ours(other)
+    figure.turn(one.step, other.step)
+    peak.turn(one.peak, other.peak)
+
+
+def count(figure: Figure, case: Case, device: torch.device, **options: Any) -> None:
+    """Note how often a step of ours waits for the device where the loop by hand does not."""
+    figure.turn(0.0, syncs_of_ours(case, device, **options))
+
+
+def tests() -> str:
+    """Run the tests that are marked cuda; return what pytest says of them at its end."""
+    root = Path(__file__).parents[1]
+    marked = [str(path) for path in sorted(root.glob("tests/**/test_*.py")) if "mark.cuda" in path.read_text("utf-8")]
+    command = [sys.executable, "-m", "pytest", "-m", "cuda", "-q", "--tb=short", "--durations=5", *marked]
+    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return (ran.stdout[-20000:] + ran.stderr[-2000:]).strip()
+
+
+def report(figures: list[Figure], failed: list[str], tested: str, took: float) -> str:
+    """Return all of it as one page in Markdown."""
+    rows = "\n".join([*MARKDOWN_HEAD, *map(markdown_line, figures)])
+    wrong = "\n".join(f"- {line}" for line in failed) or "Nothing."
+    return (
+        f"# lt on a GPU, {time.strftime('%Y-%m-%d')}\n\n{machine()} {took:.0f} s in all.\n\n## Figures\n\n{rows}\n\n"
+        f"## What failed\n\n{wrong}\n\n## Tests\n\n```\n{tested}\n```\n"
+    )
 
 
 def main() -> None:
@@ -309,17 +383,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="small batches and few steps")
+    parser.add_argument("--quick", action="store_true", help="one round and a quarter of the steps")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side")
     parser.add_argument("--write", type=Path, help="page to put the table into, such as docs/gpu.md")
+    parser.add_argument("--report", type=Path, help="file for a page with the figures and the tests marked cuda")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("there is no GPU here; --device cpu --small shows that it works")
     warnings.simplefilter("ignore")
-    figures = gpu_rows(torch.device(args.device), args.rounds, small=args.small)
+    began, rounds = time.monotonic(), 1 if args.quick else args.rounds
+    figures, failed = gpu_rows(torch.device(args.device), rounds, small=args.small, quick=args.quick)
     print(table(figures))
     print(machine())
+    print(*(f"failed: {line}" for line in failed), sep="\n")
     if args.write is not None:
         write(figures, args.write, "G")
+    if args.report is not None:
+        args.report.write_text(report(figures, failed, "not run yet", time.monotonic() - began), "utf-8")
+        tested = tests()
+        args.report.write_text(report(figures, failed, tested, time.monotonic() - began), "utf-8")
+        print(tested)
 
 
 if __name__ == "__main__":
