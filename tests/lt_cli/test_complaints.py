@@ -255,6 +255,8 @@ BOMBS = {
     "in a value that has no type": (f"model:\n  class_path: users.Net\n  init_args:\n    lr: {json.dumps(BOMB)}\n", ""),
     "in a text that names a class": (f"trainer:\n  callbacks:\n    - {json.dumps(FLOW)}\n", ""),
     "in a file of its own": ("model: bomb.yaml\n", ""),
+    "in a file of the trainer's": ("trainer: bomb.yaml\n", "bomb.yaml:6:"),
+    "in a file that says it is JSON": ("trainer: bomb.json\n", "bomb.json:6:"),
 }
 
 
@@ -262,6 +264,7 @@ BOMBS = {
 def test_aliases_that_stand_for_billions_of_values_are_refused(text, where, users, write, capsys):
     write("run.yaml", text)
     write("bomb.yaml", BOMB)
+    write("bomb.json", BOMB)
     write("fine.yaml", "trainer: {limit: 3}\n")
     with pytest.raises(SystemExit) as end:
         LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", "--config=fine.yaml", NET])
@@ -269,6 +272,15 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(text, where, user
     assert end.value.code == 2
     assert not where or (where in message and "LT637" in message), message[:1000]
     assert len(message) < 4000
+
+
+def test_a_file_named_in_another_is_named_where_it_is_no_yaml(users, write, capsys):
+    write("run.yaml", "trainer: broken.yaml\n")
+    write("broken.yaml", "limit: [1\nmax_epochs: 2\n")
+    with pytest.raises(SystemExit):
+        LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", NET])
+    assert "broken.yaml:2:" in (message := capsys.readouterr().err)
+    assert "LT156" in message
 
 
 @pytest.mark.parametrize("levels", [500, 990, 2000])

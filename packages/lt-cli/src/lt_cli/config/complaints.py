@@ -26,6 +26,7 @@ _CLASS = re.compile(r"Problem with given class_path '([^']+)':\s*\n")
 _NO_OPTION = re.compile(r"(?:(?:Group|Subcommand) '(?P<owner>[^']+)' does not accept option|Option) '(?P<key>[^']+)'")
 _UNRECOGNIZED = re.compile(r"unrecognized arguments: (?P<word>\S+)")
 _REQUIRED = re.compile(r"the following arguments are required: (?P<keys>.+)")
+_UNREAD = re.compile(r"Problems parsing config:|Unable to load config '(?P<file>[^']+)'\s*-?")
 _YAML = re.compile(r'in "[^"]+", line (\d+), column (\d+)')
 _TYPE = re.compile(r"Expected an? (?P<type>.+?)(?:\. Got value: (?P<value>.*))?$", re.DOTALL)
 _UNION = re.compile(r"Subtypes: \[(?P<types>.*)\]\n")
@@ -61,8 +62,9 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
     """
     if _OURS.search(message):
         return message
-    if "Problems parsing config" in message:
-        return _unreadable(places, message)
+    unread = _UNREAD.search(message)
+    if unread is not None and (unread["file"] is None or _YAML.search(message)):
+        return _unreadable(places, message[unread.end() :], unread["file"])
     if absent := _ABSENT.search(message):
         return _absent(absent["path"])
     if helped := _HELP_OF.search(message):
@@ -281,14 +283,14 @@ def _missing(keys: Sequence[str], owner: str, places: ConfigPlaces) -> str:
     return f"missing: {written}{needs}. Give it on the command line, or in a file named by --config{begun}. [LT155]"
 
 
-def _unreadable(places: ConfigPlaces, message: str) -> str:
-    """Say which file is not YAML, and where."""
+def _unreadable(places: ConfigPlaces, message: str, named: str | None) -> str:
+    """Say which file is not YAML, and where; one that is ``named`` in another, or one of ``--config``."""
     spots = _YAML.findall(message)
     line, column = spots[-1] if spots else ("", "")
-    file = next(
+    file = named or next(
         (file for file in places.files if not is_readable(file)), places.files[-1] if places.files else "--config"
     )
-    detail = " ".join(_YAML.sub("", message.partition("Problems parsing config:")[2]).split())
+    detail = " ".join(_YAML.sub("", message).split())
     if TOO_MUCH in detail:
         return (
             f"{file}:{line}:{column}: {TOO_MUCH}, or one for itself. Expected few: write the values themselves. [LT637]"
