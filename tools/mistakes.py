@@ -11,6 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import torch
 
 ROOT = Path(__file__).parent.parent
 TABLES = [
@@ -37,7 +40,8 @@ tests/integration/test_mistakes_with_callbacks.py. -->
 
 def page() -> str:
     """Return the page as the tables have it; mistakes are made in an empty folder, whose files some messages name."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    no_gpu = mock.patch.multiple(torch.cuda, device_count=lambda: 0, is_available=lambda: False)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), no_gpu:
         return made()
 
 

@@ -29,4 +29,4 @@ def test_it_goes_on_by_its_state(recwarn):
 def test_reread_says_that_reading_again_is_meant(workers, recwarn):
     places = [(0, 5), (1, 0), (1, 9)]
     assert_resumes(lambda: DataLoader(Reread(buffered()), 3, num_workers=workers), places=places)
-    assert not recwarn.list
+    assert not [found for found in recwarn if "fork()" not in str(found.message)]  # Python 3.12's, of threads

@@ -374,7 +374,8 @@ def test_weights_are_cast_anew_after_a_step_that_lt_does_not_take(module):
 
 
 @pytest.mark.parametrize("precision", [{"precision": "bf16-mixed"}, {"precision": {"eval": "bf16-mixed"}}])
-def test_weights_are_cast_anew_after_a_step_within_a_prediction(precision):
+def test_weights_are_cast_anew_after_a_step_within_a_prediction(precision, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # the format is that of the device, not of the machine
     module, theirs = Raw(), three_raw_steps_by_hand()
     trainer = Trainer(accelerator="cpu", **precision, **QUIET)
     trainer.predict(module, DataLoader(batches(), 4))

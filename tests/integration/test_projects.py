@@ -56,7 +56,7 @@ def run(home, *command):
 
 
 def load(file):
-    return torch.load(file, weights_only=False)
+    return torch.load(file, map_location="cpu", weights_only=False)
 
 
 def batches(home, size=16):

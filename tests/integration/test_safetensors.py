@@ -31,6 +31,7 @@ class Net(LightningModule):
 def fitted(folder, epochs=1, ckpt_path=None, **options):
     options.setdefault("enable_checkpointing", False)
     trainer = Trainer(
+        accelerator="cpu",
         max_epochs=epochs,
         default_root_dir=folder,
         logger=False,

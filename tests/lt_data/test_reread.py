@@ -131,7 +131,7 @@ def test_a_stream_says_that_it_is_meant(kit, workers, recwarn):
 
     places = [(0, 5), (1, 0), (1, 9)]
     kit.assert_resumes(lambda: DataLoader(Rereads(), 3, num_workers=workers), places=places)
-    assert not recwarn.list
+    assert not [found for found in recwarn if "fork()" not in str(found.message)]  # Python 3.12's, of threads
 
 
 @pytest.mark.parametrize("make", [Rows, lambda: Around(Rows())])

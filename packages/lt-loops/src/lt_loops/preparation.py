@@ -114,6 +114,8 @@ def set_up(run: Run) -> None:
     restore(run, "when all layers are made")
     maker = _optimizer_maker(run.stage, run.module, run.training, run.recorder)
     model, optimizers = run.strategy.setup(run.module, maker, run.precision)
+    if (evaluates := run.job.parts.eval_precision) is not run.precision:
+        evaluates.open(run.strategy.device)
     run.strategy.supervisor.ready()
     run.weights.placed(model)
     run.training.optimization.optimizers = optimizers

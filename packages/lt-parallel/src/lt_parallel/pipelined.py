@@ -237,9 +237,12 @@ class _Stage(PipelineStage):
 
     def _shards(self) -> list[Any]:
         own: Any = self.submod
-        states = own._get_fsdp_state()._state_ctx.all_states
-        groups = [group for state in states for group in state._fsdp_param_groups]
-        return [shard for group in groups for shard in group.fsdp_params if hasattr(shard, "_unsharded_param")]
+        found: list[Any] = []
+        for state in own._get_fsdp_state()._state_ctx.all_states:
+            # the plural since torch 2.12; before it a module had one group
+            groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+            found += [shard for group in groups if group is not None for shard in group.fsdp_params]
+        return [shard for shard in found if hasattr(shard, "_unsharded_param")]
 
     def _compute_outputs(self, *args: Tensor, module: nn.Module, **kwargs: Any) -> Any:
         before = [(part, dict(part._buffers)) for part in module.modules() if part._buffers]
