@@ -14,7 +14,7 @@ from lt_core import plugins
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.interface import Interface
 
-__all__ = ["Accelerator", "Copies", "Cpu", "Graphs", "SupportsCopies", "SupportsGraphs", "open_device", "opened"]
+__all__ = ["Accelerator", "Copies", "Cpu", "Graphs", "SupportsCopies", "SupportsGraphs"]
 
 
 class Accelerator(Interface):

@@ -33,14 +33,13 @@ def checks_arguments(init: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(init)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        owner, *_ = args
-        named = dict(zip(signature.parameters, args, strict=False))
-        for name, value in {**named, **kwargs}.items():
+        kind = type(args[0])
+        for name, value in (dict(zip(signature.parameters, args, strict=False)) | kwargs).items():
             kinds = rules.get(name)
-            if kinds and not any(_KINDS[kind][1](value) for kind in kinds):
-                raise _wrong(type(owner).__name__, name, value, kinds)
-            if name not in rules and not takes_all:
-                raise _unknown(type(owner), name, value)
+            if kinds and not any(_KINDS[each][1](value) for each in kinds):
+                raise _wrong(kind.__name__, name, value, kinds)
+            if kinds is None and not takes_all:
+                raise _unknown(kind, name, value)
         return init(*args, **kwargs)
 
     return checked
@@ -83,7 +82,7 @@ def _wrong(owner: str, name: str, value: object, kinds: list[str]) -> ConfigType
 
 def _unknown(owner: type, name: str, value: object) -> ConfigTypeError:
     inits = [vars(kind)["__init__"] for kind in owner.__mro__[:-1] if "__init__" in vars(kind)]
-    named = [parameter for init in inits for parameter in list(inspect.signature(init).parameters.values())[1:]]
+    named = [parameter for init in inits for parameter in [*inspect.signature(init).parameters.values()][1:]]
     known = dict.fromkeys(p.name for p in named if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
     hint = did_you_mean(name, known) or f" Expected: {', '.join(known) or 'none'}."
     return ConfigTypeError(
@@ -140,7 +139,8 @@ def matched(
         return None if isinstance(function, partial) and inspect.isroutine(function.func) else function
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return function
-    places: list[tuple[int | None, Any]] = []  # which argument fills a parameter, or None and a constant
+    known, extra = [*offered, *constants], tuple(constants.values())
+    places: list[int] = []  # which of them fills each parameter
     keywords: dict[str, int] = {}
     passed_over = False
     names = [synonyms.get(parameter.name, parameter.name) for parameter in parameters]
@@ -154,19 +154,23 @@ def matched(
                 keywords[parameter.name] = offered.index(name)
             elif required:
                 return None
-        elif name in offered:
-            places.append((offered.index(name), None))
-        elif name in constants:
-            places.append((None, constants[name]))
+        elif name in known:
+            places.append(known.index(name))
         elif left and (required or by_place(function, parameter, offered, always=always)):
-            places.append((left.pop(0), None))
+            places.append(left.pop(0))
         elif required:
             return None
         else:
             passed_over = True
-    if [place for place, _ in places] == list(range(len(offered))) and not keywords:
+    if places == list(range(len(offered))) and not keywords:
         return function
-    return _adapter(function, places, keywords)
+
+    def call(*arguments: Any) -> Any:
+        values = arguments + extra
+        named = {name: values[place] for name, place in keywords.items()}
+        return function(*[values[place] for place in places], **named)
+
+    return call
 
 
 def by_place(
@@ -194,13 +198,3 @@ def by_place(
         about=own,
     )
     return False
-
-
-def _adapter(
-    function: Callable[..., Any], places: list[tuple[int | None, Any]], keywords: Mapping[str, int]
-) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
-        named = {name: arguments[place] for name, place in keywords.items()}
-        return function(*[value if place is None else arguments[place] for place, value in places], **named)
-
-    return call

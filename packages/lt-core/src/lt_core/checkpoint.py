@@ -42,7 +42,6 @@ __all__ = [
     "local_folder",
     "local_path",
     "need_shards",
-    "shards_of",
 ]
 
 StrPath = str | PathLike[str]
@@ -470,7 +469,4 @@ def local_folder(path: StrPath) -> Iterator[Path]:
     system, root = url_to_fs(str(path))
     with TemporaryDirectory() as folder:
         yield Path(folder)
-        for file in [file for file in Path(folder).rglob("*") if file.is_file()]:
-            target = f"{root}/{file.relative_to(folder).as_posix()}"
-            system.makedirs(target.rpartition("/")[0], exist_ok=True)
-            system.put_file(str(file), target)
+        system.put(f"{folder}/", f"{root}/", recursive=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from lt_core.batch import map_batch
 from lt_core.ranks import Ranks
 
-__all__ = ["Collectives", "ModuleCollectives"]
+__all__ = ["Collectives"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 
-__all__ = ["SLACK", "TIME", "UNITS", "AgreedTime", "Duration", "Elapsing", "Every", "Unit", "expected_of", "multiples"]
+__all__ = ["SLACK", "UNITS", "AgreedTime", "Duration", "Every", "Unit", "expected_of", "multiples"]
 
 Unit = Literal["batches", "steps", "epochs", "samples", "tokens", "run", "seconds"]
 """What a duration counts."""
@@ -76,7 +76,16 @@ class Duration:
         elif isinstance(value, timedelta):
             found = cls(value.total_seconds(), "seconds")
         elif isinstance(value, Mapping):
-            found = cls(_keywords(value, shown), "seconds")
+            for unit, amount in value.items():
+                if unit not in _KEYWORDS:
+                    hint, known = did_you_mean(str(unit), _KEYWORDS), ", ".join(_KEYWORDS)
+                    raise ConfigError(f"{shown}: expected the units {known}, not {unit!r}.{hint}", code="LT355")
+                if isinstance(amount, bool) or not isinstance(amount, int | float):
+                    raise ConfigTypeError(
+                        f"{shown}: expected a number of {unit}; received {_type_name(amount)}. Write {{{unit!r}: 30}}.",
+                        code="LT355",
+                    )
+            found = cls(timedelta(**value).total_seconds(), "seconds")
         elif isinstance(value, str):
             found = _read(value, units, shown)
         else:
@@ -277,20 +286,6 @@ def _read(text: str, units: Sequence[str], shown: str) -> Duration:
 
 def _half_an_hour(units: Sequence[str]) -> str:
     return " Half an hour is '30 min' or '00:00:30:00' (days, hours, minutes, seconds)." if "seconds" in units else ""
-
-
-def _keywords(given: Mapping[Any, Any], shown: str) -> float:
-    for unit, amount in given.items():
-        if unit not in _KEYWORDS:
-            hint = did_you_mean(str(unit), _KEYWORDS)
-            known = ", ".join(_KEYWORDS)
-            raise ConfigError(f"{shown}: expected the units {known}, not {unit!r}.{hint}", code="LT355")
-        if isinstance(amount, bool) or not isinstance(amount, int | float):
-            raise ConfigTypeError(
-                f"{shown}: expected a number of {unit}; received {_type_name(amount)}. Write {{{unit!r}: 30}}.",
-                code="LT355",
-            )
-    return timedelta(**given).total_seconds()
 
 
 def _type_name(value: object) -> str:

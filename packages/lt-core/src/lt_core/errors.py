@@ -219,16 +219,13 @@ def _warn_at(text: str, category: type[LtWarning], file: str, line: int, module:
 def _frame_of_the_user() -> FrameType | None:
     """Return the nearest frame that is neither lt's nor torch's; None in a thread or process that has none."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and _is_passed_over(frame):
+    while frame is not None:
+        spec = frame.f_globals.get("__spec__")  # of `python -m lt_cli.main`, whose name is __main__
+        root = str(getattr(spec, "name", None) or frame.f_globals.get("__name__", "")).partition(".")[0]
+        if not (root.startswith("lt_") or root in _PASSED_OVER or frame.f_code.co_filename == "<string>"):
+            break
         frame = frame.f_back
     return frame
-
-
-def _is_passed_over(frame: FrameType) -> bool:
-    spec = frame.f_globals.get("__spec__")  # of `python -m lt_cli.main`, whose name is __main__
-    name = str(getattr(spec, "name", None) or frame.f_globals.get("__name__", ""))
-    root = name.partition(".")[0]
-    return root.startswith("lt_") or root in _PASSED_OVER or frame.f_code.co_filename == "<string>"
 
 
 _PASSED_OVER = frozenset(

@@ -255,18 +255,16 @@ def _init_arguments(owner: object, frame: FrameType) -> dict[str, Any] | None:
     arguments: dict[str, Any] | None = None
     place: FrameType | None = frame
     while place is not None:
-        names, _, rest, local = inspect.getargvalues(place) if place.f_code.co_name == "__init__" else _NO_ARGUMENTS
-        if names and local.get(names[0]) is owner:
-            more = local.get(rest or "")  # outer frames are those of subclasses, so they come over what was found
-            arguments = {**(arguments or {}), **{name: local[name] for name in names[1:] if name in local}}
-            arguments.update(more if isinstance(more, dict) else {})
+        if place.f_code.co_name == "__init__":
+            names, _, rest, local = inspect.getargvalues(place)
+            if names and local.get(names[0]) is owner:
+                more = local.get(rest or "")  # outer frames are those of subclasses, so they come over what was found
+                arguments = {**(arguments or {}), **{name: local[name] for name in names[1:] if name in local}}
+                arguments.update(more if isinstance(more, dict) else {})
         place = place.f_back
     if arguments is not None and dataclasses.is_dataclass(owner):
         arguments.update({f.name: getattr(owner, f.name) for f in dataclasses.fields(owner) if f.init})
     return arguments
-
-
-_NO_ARGUMENTS = inspect.ArgInfo([], None, None, {})
 
 
 def _chosen(owner: object, args: Sequence[Any], given: dict[str, Any] | None) -> tuple[Mapping[str, Any], str | None]:
@@ -288,16 +286,15 @@ def _chosen(owner: object, args: Sequence[Any], given: dict[str, Any] | None) ->
             "in __init__, or give it a dict of hyperparameters.",
             code="LT193",
         )
-    if not args:
-        return given, "kwargs" if given else None
-    for name in args:
+    names = args or list(given)
+    for name in names:
         if name not in given:
             raise ConfigError(
                 f"save_hyperparameters({name!r}): {kind}.__init__ has no argument {name!r}; it has "
                 f"{', '.join(given) or 'none'}.{did_you_mean(name, given)}",
                 code="LT193",
             )
-    return {name: given[name] for name in args}, "kwargs"
+    return {name: given[name] for name in names}, "kwargs" if names else None
 
 
 def _copied(value: Any) -> Any:

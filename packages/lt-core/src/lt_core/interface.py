@@ -86,27 +86,14 @@ def _dropping(cls: type, name: str, own: FunctionType, newest: FunctionType) -> 
         lost = dict(zip([*order, *map(str, range(len(args)))][taken:], args[taken:], strict=False))
         lost |= {key: value for key, value in kwargs.items() if key not in mine}
         lost = {key: value for key, value in lost.items() if key not in known or value is not known[key].default}
-        if lost and (not warned or not _CHANGES_NUMBERS.isdisjoint(lost)):
+        if lost and not (warned and _CHANGES_NUMBERS.isdisjoint(lost)):
             warned = True
-            _complain(cls, name, lost)
+            shown = ", ".join(f"{key}={value!r:.60}" for key, value in lost.items())
+            text = f"{cls.__name__}.{name}() was written for an older interface and does not take {shown}"
+            remedy = "Get a newer version of the package that brings it."
+            if not _CHANGES_NUMBERS.isdisjoint(lost):
+                raise ConfigError(f"{text}; without it the numbers would be wrong. {remedy}", code="LT724")
+            warn(f"{text}: dropped. {remedy}", code="LT723")
         return own(*args[:taken], **{key: value for key, value in kwargs.items() if key in mine})
 
     return taking_less
-
-
-def _complain(cls: type, name: str, lost: dict[str, Any]) -> None:
-    """Say what is dropped.
-
-    Raises:
-        ConfigError: where dropping it would train something else than what was asked for.
-    """
-    text = (
-        f"{cls.__name__}.{name}() was written for an older interface and does not take "
-        f"{', '.join(f'{key}={value!r:.60}' for key, value in lost.items())}"
-    )
-    if not _CHANGES_NUMBERS.isdisjoint(lost):
-        raise ConfigError(
-            f"{text}; without it the numbers would be wrong. Get a newer version of the package that brings it.",
-            code="LT724",
-        )
-    warn(f"{text}: dropped. Get a newer version of the package that brings it.", code="LT723")

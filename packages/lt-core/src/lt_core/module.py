@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import IO, Any, ClassVar, Self, cast
+from typing import IO, Any, ClassVar, Self
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -22,7 +22,6 @@ from lt_core.logger import Logger
 from lt_core.logging.recorder import Recorder
 from lt_core.optimizer import LightningOptimizer, ManualOptimization, toggle
 from lt_core.ranks import Ranks
-from lt_core.strategy import SupportsMesh
 from lt_core.terminal import say
 from lt_core.trainer import TrainerAPI
 
@@ -80,20 +79,19 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         Raises:
             ConfigError: when the value or algorithm contradicts the Trainer's, or is unknown.
         """
-        given: dict[str, Any] = {
-            "gradient_clip_val": gradient_clip_val,
-            "gradient_clip_algorithm": gradient_clip_algorithm,
-        }
-        for name, value in given.items():
+
+        def agreed(name: str, given: Any) -> Any:
             asked = getattr(self.trainer, name)
-            if None not in (asked, value) and asked != value:
+            if None not in (asked, given) and asked != given:
                 raise ConfigError(
-                    f"Trainer({name}={asked!r}) and clip_gradients({name}={value!r}) contradict each other. Give it in "
+                    f"Trainer({name}={asked!r}) and clip_gradients({name}={given!r}) contradict each other. Give it in "
                     "one place only.",
                     code="LT311",
                 )
-            given[name] = asked if value is None else value
-        limit, algorithm = given["gradient_clip_val"], given["gradient_clip_algorithm"] or "norm"
+            return asked if given is None else given
+
+        limit = agreed("gradient_clip_val", gradient_clip_val)
+        algorithm = agreed("gradient_clip_algorithm", gradient_clip_algorithm) or "norm"
         if limit is None:
             return
         if algorithm not in ("norm", "value"):
@@ -249,10 +247,8 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     @property
     def device_mesh(self) -> Any:
         """The ranks as a torch ``DeviceMesh`` (for ``fully_shard``, ``parallelize_module``), or None without one."""
-        trainer = self._trainer
-        if trainer is None or not trainer.strategy.capabilities.mesh:
-            return None
-        return cast("SupportsMesh", trainer.strategy).device_mesh
+        strategy: Any = None if self._trainer is None else self._trainer.strategy
+        return strategy.device_mesh if strategy is not None and strategy.capabilities.mesh else None
 
     @property
     def local_rank(self) -> int:

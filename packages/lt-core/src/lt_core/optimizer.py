@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-__all__ = ["LightningOptimizer", "ManualOptimization", "toggle"]
+__all__ = ["LightningOptimizer"]
 
 
 class ManualOptimization(Protocol):
@@ -36,6 +36,10 @@ class LightningOptimizer:
         zero: called in place of ``zero_grad``; None for the optimizer's own.
     """
 
+    _optimizer: Optimizer
+    _take_step: Callable[..., Any]
+    _toggled: Callable[[Optimizer, bool], AbstractContextManager[Any]]
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -51,13 +55,12 @@ class LightningOptimizer:
     @property
     def optimizer(self) -> Optimizer:
         """Torch's own optimizer."""
-        wrapped: Optimizer = self.__dict__["_optimizer"]
-        return wrapped
+        return self._optimizer
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """Look like torch's optimizer to ``isinstance``."""
-        return type(self.__dict__["_optimizer"])
+        return type(self._optimizer)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_optimizer"], name)
@@ -67,29 +70,25 @@ class LightningOptimizer:
         if name == "step":
             self.__dict__[name] = value
         else:
-            setattr(self.__dict__["_optimizer"], name, value)
+            setattr(self._optimizer, name, value)
 
     def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
         """Take a step; ``closure`` reevaluates the model and returns the loss, ``kwargs`` are the optimizer's own."""
-        return self.__dict__["_take_step"](self.__dict__["_optimizer"], closure, **kwargs)
+        return self._take_step(self._optimizer, closure, **kwargs)
 
     def toggle_model(self, sync_grad: bool = True) -> AbstractContextManager[Any]:
         """Return a context in which only this optimizer's parameters get gradients, synced over ranks or not."""
-        context: AbstractContextManager[Any] = self.__dict__["_toggled"](self.__dict__["_optimizer"], sync_grad)
-        return context
+        return self._toggled(self._optimizer, sync_grad)
 
     def __repr__(self) -> str:
-        return repr(self.__dict__["_optimizer"])
+        return repr(self._optimizer)
 
 
 def toggle(optimizers: Iterable[Optimizer], chosen: Optimizer | LightningOptimizer) -> list[tuple[nn.Parameter, bool]]:
     """Turn gradients off for parameters of other optimizers only; return what each parameter had, to undo it."""
     mine = {id(p) for group in chosen.param_groups for p in group["params"]}
-    before: list[tuple[nn.Parameter, bool]] = []
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if id(parameter) not in mine and parameter.requires_grad:
-                    before.append((parameter, True))
-                    parameter.requires_grad_(False)
+    params = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    before = [(parameter, True) for parameter in params if id(parameter) not in mine and parameter.requires_grad]
+    for parameter, _ in before:
+        parameter.requires_grad_(False)
     return before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["process_rank", "set_alone"]
+__all__ = ["process_rank"]
 
 _VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "JSM_NAMESPACE_RANK", "LOCAL_RANK")
 _alone = False

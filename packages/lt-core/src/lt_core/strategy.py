@@ -148,7 +148,7 @@ class _Names(Ranks):
     @final
     def reduce(self, tensor: Tensor, group: Any = None, reduce_op: str = "mean") -> Tensor:
         """Return ``all_reduce`` of ``tensor``."""
-        return self.all_reduce(tensor, {"avg": "mean"}.get(reduce_op.lower(), reduce_op.lower()))
+        return self.all_reduce(tensor, reduce_op.lower().replace("avg", "mean"))
 
     @final
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002  (the name of 2.x)
@@ -432,9 +432,8 @@ def _check_size(name: str, placement: Placement) -> None:
     """Raise where other processes exist than the Trainer was asked for: some would wait for ever, or train alone."""
     environment, here, nodes = placement.environment, len(placement.devices), placement.num_nodes
     same = (here, nodes) == (environment.local_world_size, environment.nodes)
-    if environment.num_nodes == 0:  # it may not know its nodes: then the product has to do
-        same = same or here * nodes == environment.world_size
-    if same or not environment.processes_exist:
+    unknown = environment.num_nodes == 0  # it may not know its nodes: then the product has to do
+    if same or not environment.processes_exist or (unknown and here * nodes == environment.world_size):
         return
     ways = [f"devices={environment.local_world_size}"] if here != environment.local_world_size else []
     ways += [f"num_nodes={environment.nodes}"] if nodes != environment.nodes else []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from types import FunctionType
 
 
 class TrainersOwn:
@@ -14,10 +12,10 @@ class TrainersOwn:
     """
 
     def __get__(self, module: object, kind: type) -> list[str]:
-        base = next(part for part in kind.__mro__ if part.__module__ == "lt_core.module")
-        ours = {name for part in base.__mro__ if part.__module__.startswith("lt_core.") for name in vars(part)}
+        ours = {name for part in kind.__mro__ if part.__module__.startswith("lt_core.") for name in vars(part)}
         found = {name: value for part in reversed(kind.__mro__) for name, value in vars(part).items()}
-        return [name for name, value in found.items() if name in ours or not ours.isdisjoint(_names_in(value))]
+        getters = {name: getattr(getattr(value, "fget", None), "__code__", None) for name, value in found.items()}
+        return [n for n, code in getters.items() if n in ours or (code and not ours.isdisjoint(code.co_names))]
 
 
 def read_by_torch_jit() -> bool:
@@ -28,8 +26,3 @@ def read_by_torch_jit() -> bool:
         if frame.f_globals.get("__name__") in ("torch.jit._recursive", "torch._jit_internal"):
             return True
     return False
-
-
-def _names_in(value: object) -> Iterable[str]:
-    getter = value.fget if isinstance(value, property) else None
-    return getter.__code__.co_names if isinstance(getter, FunctionType) else ()

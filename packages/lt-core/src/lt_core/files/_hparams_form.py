@@ -68,9 +68,6 @@ class Form:
         if isinstance(value, (list, tuple)):
             items = [self.of(item, (*keys, index)) for index, item in enumerate(value)]
             return tuple(items) if isinstance(value, tuple) else items
-        return self._named(value)
-
-    def _named(self, value: Any) -> str:
         if not self.names:
             raise NotPlainError
         named = value if hasattr(value, "__qualname__") else type(value)

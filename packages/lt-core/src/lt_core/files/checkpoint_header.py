@@ -76,12 +76,19 @@ class Header(NamedTuple):
         own = tree.get(HEADER_KEY)
         if isinstance(own, Mapping):
             values: Any = [own.get(name, cls._field_defaults.get(name)) for name in cls._fields]
-            found = cls(*values)
-            return found if found._is_sound() else None
+            header = cls(*values)
+            sound = all(type(number) is int for number in (header.format, header.step, header.epoch, header.time))
+            sound = sound and type(header.run) is type(header.mark) is str and header.run.isprintable()
+            return header if sound and type(header.weights_only) is bool else None
         step, epoch = tree.get("global_step"), tree.get("epoch")
         if type(step) is not int or type(epoch) is not int:
             return None
-        return cls(int("lt_version" in tree), _run_of_0_1(tree), None, step, epoch, "optimizer_states" not in tree)
+        # a file of 0.1 has the run in the state of its ModelCheckpoint, whose name resumed runs took over
+        states = tree.get("callbacks")
+        parts = states.values() if isinstance(states, Mapping) else ()
+        found = [part.get("run_id") for part in parts if isinstance(part, Mapping)]
+        run = next((run for run in found if isinstance(run, str)), "")
+        return cls(int("lt_version" in tree), run, None, step, epoch, "optimizer_states" not in tree)
 
     @staticmethod
     def marked(tree: dict[str, Any], mark: str) -> dict[str, Any]:
@@ -93,16 +100,6 @@ class Header(NamedTuple):
         """Return what goes into the tree, as its first entry."""
         return {HEADER_KEY: self._asdict()}
 
-    def _is_sound(self) -> bool:
-        numbers = (self.format, self.step, self.epoch, self.time)
-        return (
-            all(type(number) is int for number in numbers)
-            and type(self.run) is str
-            and self.run.isprintable()
-            and type(self.weights_only) is bool
-            and type(self.mark) is str
-        )
-
 
 def warn_of_newer(tree: Mapping[Any, Any], path: object) -> None:
     """Say of a file that a newer version has written in a layout of its own that not all of it may be understood."""
@@ -113,13 +110,3 @@ def warn_of_newer(tree: Mapping[Any, Any], path: object) -> None:
             "and older, and passes over what it does not understand. Update lt before you go on from this file.",
             code="LT622",
         )
-
-
-def _run_of_0_1(tree: Mapping[Any, Any]) -> str:
-    """Return the run of a file of 0.1: its ModelCheckpoint's, which resumed runs took over."""
-    states = tree.get("callbacks")
-    for state in states.values() if isinstance(states, Mapping) else ():
-        run = state.get("run_id") if isinstance(state, Mapping) else None
-        if isinstance(run, str):
-            return run
-    return ""

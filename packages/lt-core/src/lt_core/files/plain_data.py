@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from lt_core.errors import CheckpointError
 
-__all__ = ["ATOMS", "is_plain", "key_path", "plain_tree"]
+__all__ = ["is_plain", "plain_tree"]
 
 ATOMS: frozenset[type] = frozenset(
     {type(None), bool, int, float, complex, str, bytes, torch.Size, torch.dtype, torch.device}

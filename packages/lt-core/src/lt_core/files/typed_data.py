@@ -26,19 +26,17 @@ from lt_core.errors import CheckpointError
 from lt_core.files.plain_data import MAX_DEPTH, Walk, key_path
 
 __all__ = [
-    "Change",
     "changed",
-    "is_array",
-    "make",
     "marks_of",
-    "plain_tensor",
     "plain_with_types",
-    "typed_form",
     "with_types",
 ]
 
 _KEY = "lt_types"
 """The key of a checkpoint that says where a value was of another type: entries of keys, type and detail."""
+
+_Mark = tuple[list[Any], Any, Any]
+"""Keys, type and detail."""
 
 _EACH = "*"
 """In place of a key: each item of a list."""
@@ -87,9 +85,9 @@ class _Typed(Walk):
     def __init__(self, depth: Callable[[tuple[Any, ...]], int]) -> None:
         super().__init__()
         self.depth = depth
-        self.marks: list[tuple[list[Any], str, Any]] = []
+        self.marks: list[_Mark] = []
         self.gaps: dict[tuple[Any, ...], str] = {}
-        self._kinds: dict[int, tuple[list[Any], str, Any]] = {}
+        self._kinds: dict[int, _Mark] = {}
         self._inside: dict[int, list[Any]] = {}
         self._alive: list[Any] = []  # what a walk has seen is known by its id
 
@@ -176,9 +174,9 @@ def typed_form(value: Any) -> tuple[Any, str, Any] | None:
         if _is_number(kind):
             return value.item(), kind.__name__, None
         if kind.__name__ == "ndarray":
-            native = value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+            native = value.astype(value.dtype.newbyteorder("="), order="C")  # a copy
             if is_array(native):
-                return torch.from_numpy(native.copy()), "ndarray", None
+                return torch.from_numpy(native), "ndarray", None
         strings = kind.__name__ in ("ndarray", "str_", "bytes_") and value.dtype.kind in "USO"
         return (value.tolist(), "", None) if strings else None
     if kind is deque:
@@ -219,7 +217,7 @@ def with_types(tree: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def marks_of(tree: dict[str, Any]) -> list[tuple[list[Any], Any, Any]]:
+def marks_of(tree: dict[str, Any]) -> list[_Mark]:
     """Return the entries of a file that can be ones; anyone may have written them."""
     found = tree.get(_KEY)
     return [

@@ -61,11 +61,10 @@ def load_from_checkpoint(
         ConfigError: for an argument that is nearly one of ``cls.__init__``; any other unknown one is ignored, with a
             warning.
     """
-    by_path = isinstance(checkpoint_path, (str, PathLike))
-    shown = str(checkpoint_path if by_path else getattr(checkpoint_path, "name", "the open file"))
-    io = CheckpointIO()
-    if isinstance(checkpoint_path, (str, PathLike)) and Path(checkpoint_path).is_dir():
-        io = shards_of(io) or io
+    io, shown = CheckpointIO(), str(getattr(checkpoint_path, "name", "the open file"))
+    if isinstance(checkpoint_path, (str, PathLike)):
+        shown = str(checkpoint_path)
+        io = (shards_of(io) if Path(checkpoint_path).is_dir() else None) or io
     checkpoint = with_types(io.load_checkpoint(checkpoint_path, map_location, trusted=trusted))
     warn_of_newer(checkpoint, shown)
     if HEADER_KEY not in checkpoint:
@@ -351,19 +350,17 @@ def _differences(
     unexpected: list[str],
     state: Mapping[str, Any],
 ) -> str:
-    lines = [head]
-    lines += [_listed("wrongly shaped", shapes)] if shapes else []
-    lines += [_listed("missing in the file", [key + _nearest(key, unexpected) for key in missing])] if missing else []
-    if unexpected:
-        absent = [key for key in own if key not in state]
-        rest = [key + ("" if missing else _nearest(key, absent, "module")) for key in unexpected]
-        lines.append(_listed("unknown to the module", rest))
-    return "\n".join(lines) + "\n"
-
-
-def _listed(what: str, entries: list[str]) -> str:
-    more = f"\n    and {len(entries) - _MOST} more" if len(entries) > _MOST else ""
-    return f"  {len(entries)} {what}:\n    " + "\n    ".join(entries[:_MOST]) + more
+    absent = [key for key in own if key not in state]
+    listed = {
+        "wrongly shaped": shapes,
+        "missing in the file": [key + _nearest(key, unexpected) for key in missing],
+        "unknown to the module": [key + ("" if missing else _nearest(key, absent, "module")) for key in unexpected],
+    }
+    for what, entries in listed.items():
+        if entries:
+            more = f"\n    and {len(entries) - _MOST} more" if len(entries) > _MOST else ""
+            head += f"\n  {len(entries)} {what}:\n    " + "\n    ".join(entries[:_MOST]) + more
+    return head + "\n"
 
 
 def _nearest(key: str, others: list[str], place: str = "file") -> str:

@@ -29,8 +29,6 @@ def log_from_the_graph(
     recorder.deferred.append((name, kept, given, batch_size))  # type: ignore[arg-type]
 
 
-def _log(recorder: Recorder, name: str, value: Any, given: tuple[Any, ...], batch_size: int | None) -> None:
-    recorder.log(name, value, Given(*given), batch_size)
-
-
-_log_outside_the_graph = torch.compiler.disable(_log)  # type: ignore[no-untyped-call]
+_log_outside_the_graph: Any = torch.compiler.disable(  # type: ignore[no-untyped-call]
+    lambda recorder, name, value, given, batch_size: recorder.log(name, value, Given(*given), batch_size)
+)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-__all__ = ["Given", "LoggedName", "Recorder"]
+__all__ = ["Given", "Recorder"]
 
 
 class Given(NamedTuple):
