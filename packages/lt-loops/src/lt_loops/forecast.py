@@ -13,8 +13,7 @@ from lt_loops.arguments.limits import limited
 from lt_loops.run.checkpoint import RESTORED
 from lt_loops.setup.feeds import batches_per_step
 from lt_loops.setup.optimizers import parse_optimizers
-from lt_loops.setup.parts import automatic_strategy
-from lt_loops.setup.steps import asked_steps
+from lt_loops.setup.resolve import asked_steps, automatic_strategy
 from lt_loops.view import TrainerView
 
 __all__ = ["automatic_strategy", "batches_per_step", "limited", "optimizers_of", "restored", "steps_of", "steps_of_fit"]

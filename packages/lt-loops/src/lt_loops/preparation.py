@@ -37,9 +37,9 @@ from lt_loops.setup.hook_check import check_signatures, check_steps, check_takes
 from lt_loops.setup.late_layers import layers_made
 from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.optimizers import foreign_parameters, parse_optimizers
+from lt_loops.setup.resolve import asked_steps
 from lt_loops.setup.scheduler_config import check_schedule_length
 from lt_loops.setup.signatures import BoundHook, adapted
-from lt_loops.setup.steps import asked_steps
 from lt_loops.setup.typos import warn_of_typos
 from lt_loops.state.origin import Origin, Saved
 

@@ -44,7 +44,7 @@ from lt_loops.run.take_over import take_over
 from lt_loops.setup.hook_calls import call_event
 from lt_loops.setup.hook_check import before_run
 from lt_loops.setup.loaders import Loaders, module_of
-from lt_loops.setup.parts import look_up, resolve
+from lt_loops.setup.resolve import look_up, resolve
 from lt_loops.setup.typos import check_attribute
 from lt_loops.trial import Trial, run_trial
 from lt_loops.view import TrainerView

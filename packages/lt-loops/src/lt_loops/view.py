@@ -29,7 +29,7 @@ from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.frame import Run
 from lt_loops.run.log import AXES
 from lt_loops.setup.feeds import eval_limits
-from lt_loops.setup.parts import Parts
+from lt_loops.setup.resolve import Parts
 from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.state.position import Position
 

@@ -75,7 +75,7 @@ GONE = {
     "metrics": "metrics have a package of their own: torchmetrics",
     "loops": "lt's loop is one function, lt_loops.fit.run_fit; a loop of your own stands on lt_core",
     "overrides": "a strategy's bind() says what is called in place of training_step",
-    "trainer.connectors": "the Trainer's parts are made in lt_loops.setup.parts; they are not meant to be reached into",
+    "trainer.connectors": "the Trainer's parts are made in lt_loops.setup.resolve; not to be reached into",
     "trainer.states": "trainer.stage is a string, trainer.training, .validating... are flags",
     "utilities.xla_device": "ask lt.accelerators: Accelerator.available()",
     ":Fabric": "python -m lt.compat answers it; a loop of your own stands on lt_core and a strategy",

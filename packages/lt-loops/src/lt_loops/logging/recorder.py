@@ -258,9 +258,9 @@ class RunRecorder(Recorder):
         for slot in self._of(group):
             slot.closed = slot.published = False
 
-    def publish_steps(self, group: str) -> None:
-        """Publish new step values of ``group`` to callbacks and bar, without touching a logger."""
-        for slot in self._of(group):
+    def publish_steps(self, *groups: str) -> None:
+        """Publish new step values (of ``groups`` alone) to callbacks and bar, without touching a logger."""
+        for slot in chain.from_iterable(map(self._of, groups or GROUPS)):
             if slot.fresh and slot.on_step:
                 self.publish_step(slot, slot.last_value())
 
@@ -401,17 +401,17 @@ class RunRecorder(Recorder):
         A callback may put values into it for later readers: a way to have something monitored without
         logging it.
         """
-        self._publish_all()
+        self.publish_steps()
         return _CallbackMetrics(self.values["callback"])
 
     def logged_metrics(self) -> dict[str, Tensor]:
         """Return the values that went to the loggers last, or go when a row is due, by name; 0-dim tensors."""
-        self._publish_all()
+        self.publish_steps()
         return {name: _as_tensor(value) for name, value in self.values["logged"].items()}
 
     def progress_bar_metrics(self) -> dict[str, float]:
         """Return the values with ``prog_bar=True``; reads device values now."""
-        self._publish_all()
+        self.publish_steps()
         return {name: as_number(value) for name, value in self.values["bar"].items()}
 
     # ---- between processes ------------------------------------------------------------------------------------------
@@ -435,21 +435,21 @@ class RunRecorder(Recorder):
 
         Metric objects of the module that were updated and not logged yet are among the sums.
         """
-        self._publish_all()
+        self.publish_steps()
         aside = bool(self._stashed)
         self.unstash()
         pages = [
             {"phase": phase, "loader": loader, "slots": [slot.state_dict() for slot in page.values()]}
             for (phase, loader), page in self._pages.items()
         ]
-        state = {
-            "pages": pages,
-            "values": {kind: dict(names) for kind, names in self.values.items()},
-            "metrics": self._metrics_not_logged(),
-        }
+        metrics: StateDict = {}
+        evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats an unfinished one
+        if self.module is not None and not evaluating:
+            metrics = states_of_metrics(self.module, {id(slot.metric) for slot in self._all() if slot.updated})
         if aside:
             self.stash()
-        return state
+        values = {kind: dict(names) for kind, names in self.values.items()}
+        return {"pages": pages, "values": values, "metrics": metrics}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore :meth:`state_dict`; metric objects get their state when they are logged next.
@@ -484,13 +484,6 @@ class RunRecorder(Recorder):
         self._note_steps(slot)
         return slot
 
-    def _metrics_not_logged(self) -> StateDict:
-        evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats an unfinished one
-        if self.module is None or evaluating:
-            return {}
-        logged = {id(slot.metric) for slot in self._all() if slot.updated}
-        return states_of_metrics(self.module, logged)
-
     # ------------------------------------------------------------------------------------------------------------------
 
     def _note_steps(self, slot: Slot) -> None:
@@ -512,10 +505,6 @@ class RunRecorder(Recorder):
 
     def _all(self) -> Iterator[Slot]:
         return chain.from_iterable(page.values() for page in self._pages.values())
-
-    def _publish_all(self) -> None:
-        for group in GROUPS:
-            self.publish_steps(group)
 
     def _publish(self, slot: Slot, shown: str, value: Any, *, to_callbacks: bool) -> None:
         if to_callbacks:

@@ -16,7 +16,7 @@ from lt_loops.arguments.table import Settings
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.agenda import Agenda
 from lt_loops.setup.loaders import Loaders
-from lt_loops.setup.parts import Parts
+from lt_loops.setup.resolve import Parts
 from lt_loops.state.position import Position
 
 

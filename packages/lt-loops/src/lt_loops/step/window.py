@@ -126,24 +126,20 @@ class Window(RunningStep):
     # ---- the step ----------------------------------------------------------------------------------------------------
 
     def _finish(self, index: int) -> None:
-        position = self.position
-        position.micro = 0
+        self.position.micro = 0
         # of several ranks another one may have had a loss, and all step together
         if not self.pending.counted and self.strategy.world_size == 1:
             return
         self._average()
+        # a dict of losses may leave some optimizers out
+        due = [o for o in self.plan.optimizers if not self.own or any(p.grad is not None for p in params_of(o))]
         stepped = False
-        due = [optimizer for optimizer in self.plan.optimizers if self._has_gradients(optimizer)]
         for optimizer in due:  # all before the first step, which changes the weights that hooks look at
             self.plan.prepare(optimizer)
         for optimizer in due:
             stepped |= self._hooked(optimizer, index) if self.hooked_step else self.plan.take_step(optimizer)
         if stepped:
             self.training.stepped()
-
-    def _has_gradients(self, optimizer: Optimizer) -> bool:
-        """Return whether the window had a loss for this optimizer; a dict of losses may leave some out."""
-        return not self.own or any(p.grad is not None for p in params_of(optimizer))
 
     def _average(self) -> None:
         """Bring gradients to the window's true mean, reduced over ranks."""

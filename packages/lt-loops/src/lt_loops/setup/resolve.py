@@ -1,10 +1,10 @@
-"""Names become objects: the accelerator, strategy, precision, loggers, callbacks and profiler of a Trainer."""
+"""Names become objects: accelerator, strategy, precision, step, loggers, callbacks and profiler of a Trainer."""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -18,16 +18,19 @@ from lt_core.errors import ConfigError, ConfigTypeError, PluginError, did_you_me
 from lt_core.interface import is_overridden
 from lt_core.launcher import Launcher, is_interactive
 from lt_core.logger import DummyLogger, Logger
+from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.step import Step
 from lt_core.strategy import Placement, Strategy
 from lt_loops.arguments.conflicts import KINDS
+from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, problem_of
 from lt_loops.arguments.rules import as_list
 from lt_loops.arguments.table import Settings
 from lt_loops.setup.hook_calls import order_callbacks, priority_of
+from lt_loops.setup.optimizers import Optimization
 
 
 @dataclass(slots=True, eq=False)
@@ -195,6 +198,47 @@ def step_of(given: Step | str) -> Step:
     """Return the step for a name; an object stays as it is."""
     step: Step = _made("steps", given, Step)
     return step
+
+
+def find_step(
+    settings: Settings, limits: Limits, strategy: Strategy, module: LightningModule, made: Optimization
+) -> tuple[str, Step | None]:
+    """Return the origin of a run's step, and the step; None for lt's own.
+
+    Raises:
+        PluginError: for one that is not installed.
+        ConfigError: where two fit.
+    """
+    chosen = list(asked_steps(settings, limits, strategy))
+    parameters = inspect.signature(module.training_step).parameters
+    named = [name for name in parameters if f"parameter.{name}" in plugins.names("steps")]
+    chosen += [(f"training_step({name})", step_of(f"parameter.{name}")) for name in named]
+    found = [(asked, step) for asked, step in chosen if step.fits(module, made.optimizers, made.names)]
+    if len(found) > 1:
+        raise found[0][1].refusal(found[0][0], [f"{asked} asks for another step" for asked, _ in found[1:]])
+    return found[0] if found else ("", None)
+
+
+def asked_steps(settings: Settings, limits: Limits, strategy: Strategy) -> Iterator[tuple[str, Step]]:
+    """Yield the steps that arguments and the strategy ask for, each with its origin.
+
+    Raises:
+        PluginError: for one that is not installed.
+    """
+    for name in sorted({*plugins.names("steps"), *plugins.BROUGHT_BY["steps"]}):
+        kind, _, rest = name.partition(".")
+        argument, _, value = rest.partition(".")
+        asked = getattr(limits, argument, getattr(settings, argument, None)) if kind == "setting" else None
+        if asked == value if value else asked:
+            if name not in plugins.names("steps"):
+                package = plugins.BROUGHT_BY["steps"][name]
+                text = f"{argument}={asked!r} comes with {package}: {plugins.install_hint(package)}"
+                raise PluginError(text, code="LT101")
+            yield f"{argument}={asked!r}", step_of(name)
+    if settings.step is not None:
+        yield f"step={settings.step!r}", step_of(settings.step)
+    if (own := getattr(strategy, "step", None)) is not None:
+        yield f"strategy={strategy.name!r}", step_of(own)
 
 
 def _find_environment() -> Environment:
