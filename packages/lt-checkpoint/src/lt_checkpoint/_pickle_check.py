@@ -191,7 +191,7 @@ class _Machine(_Unpickler):  # type: ignore[misc]
     def _extend(self, items: list[Any]) -> None:
         target = self._contents(list)
         if type(target) is not list:
-            raise RefusedError(f"its pickle appends to a {kind_of(target)}")
+            raise RefusedError(f"its pickle appends to a {kind_of(self.stack[-1])}")
         target.extend(_kept(items))
 
     def _contents(self, kind: type) -> Any:
@@ -214,7 +214,7 @@ class _Machine(_Unpickler):  # type: ignore[misc]
     def _set_items(self, items: list[Any]) -> None:
         target = self._contents(dict)
         if type(target) not in (dict, Ordered) or len(items) % 2 or getattr(target, "sealed", False):
-            raise RefusedError(f"its pickle sets items of a {kind_of(target)}")
+            raise RefusedError(f"its pickle sets items of a {kind_of(self.stack[-1])}")
         for key, value in zip(items[::2], _kept(items[1::2]), strict=True):
             target[key if type(key) is str else checked_key(key)] = value
 
