@@ -1,6 +1,6 @@
 """On GPUs what the CPU gives: weights, number formats, loading, compilation; two of them talk by NCCL.
 
-None of the tests marked ``cuda`` has run yet: see docs/gpu.md. Their script runs on the CPU here too.
+Those of one GPU ran on an H200 (docs/gpu.md); no machine with two was at hand. Their script runs on the CPU too.
 """
 
 import json
