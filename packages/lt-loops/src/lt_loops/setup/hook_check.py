@@ -65,8 +65,9 @@ def before_run(
     """
     called: Any = module, callbacks
     former = any(map(spoken_by, (module, *callbacks))) or any(
-        known_uses(hook, name)[1] not in known_uses(hook, name)[0] and former_parameters(hook, offered)
+        use not in known and former_parameters(hook, offered)
         for hook, name, offered in _overridden(module, LightningModule, (*_OF_MODULE, "optimizer_step", "backward"))
+        for known, use in [known_uses(hook, name)]
     )
     if former or (checks and next(_errors(trainer, module, callbacks), None) is not None):
         for dialect in dialects():
