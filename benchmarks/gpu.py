@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import lt as pl
+from lt_graphs import GraphSteps
 
 Batch = tuple[Tensor, Tensor]
 
@@ -298,8 +299,8 @@ def lines_of(device: torch.device, *, small: bool) -> list[Line]:
     mlp = tiny(small=small)
     lines.append(Line(case=mlp, what="", hand=by_hand, ours=by_lt))
     if device.type == "cuda":
-        for steps, what in ((True, ", cuda_graphs, by hand a graph"), (16, ", the same with 16 steps a graph")):
-            lines.append(Line(case=mlp, what=what, hand=graph_by_hand, ours=partial(by_lt, cuda_graphs=steps)))
+        for steps, what in ((1, ', step="graphs", by hand a graph'), (16, ", the same with 16 steps a graph")):
+            lines.append(Line(case=mlp, what=what, hand=graph_by_hand, ours=partial(by_lt, step=GraphSteps(steps))))
     return sorted(lines, key=lambda line: line.compiles)
 
 

@@ -9,6 +9,7 @@ from torchmetrics import MeanMetric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassF1Score
 
 import lt as pl
+from lt_graphs import GraphSteps
 
 pytestmark = pytest.mark.filterwarnings("ignore:No (posi|nega)tive samples in targets:UserWarning")  # in a small batch
 
@@ -125,7 +126,7 @@ def fit(make, how, folder, **arguments):
 @pytest.mark.parametrize("make, how", WAYS, ids=IDS)
 def test_metrics_in_a_graph_are_those_without_it(make, how, steps, stand_in, tmp_path):
     plain, rows, metrics = fit(make, how, tmp_path, accelerator="cpu", devices=1)
-    quick, replayed, again = fit(make, how, tmp_path, accelerator="cpu", devices=1, cuda_graphs=steps)
+    quick, replayed, again = fit(make, how, tmp_path, accelerator="cpu", devices=1, step=GraphSteps(steps))
     assert stand_in.steps[steps]
     assert stand_in.captures == len(stand_in.steps)  # reset() at an epoch's end costs none
     assert rows == replayed
@@ -139,7 +140,7 @@ def test_metrics_in_a_graph_are_those_without_it(make, how, steps, stand_in, tmp
 @pytest.mark.parametrize("make, how", WAYS, ids=IDS)
 def test_metrics_in_a_graph_on_a_gpu_are_those_without_it(make, how, steps, tmp_path):
     _, rows, metrics = fit(make, how, tmp_path, accelerator="cuda", devices=1)
-    _, replayed, again = fit(make, how, tmp_path, accelerator="cuda", devices=1, cuda_graphs=steps)
+    _, replayed, again = fit(make, how, tmp_path, accelerator="cuda", devices=1, step=GraphSteps(steps))
     assert [step for step, _ in rows] == [step for step, _ in replayed]
     for (_, mine), (_, theirs) in zip(rows, replayed, strict=True):
         assert mine == pytest.approx(theirs, rel=1e-4)
@@ -151,7 +152,7 @@ def test_a_step_that_computes_with_a_metric_is_refused(stand_in, tmp_path):
         self.log("half", 0.5 * self.acc(preds, y))
 
     with pytest.raises(pl.errors.ConfigError, match=r"computes with what self.acc\(...\) returns.*LT315"):
-        fit(accuracy, add, tmp_path, accelerator="cpu", devices=1, cuda_graphs=True)
+        fit(accuracy, add, tmp_path, accelerator="cpu", devices=1, step="graphs")
 
 
 def test_an_argument_that_the_step_changes_later_is_refused(stand_in, tmp_path):
@@ -161,4 +162,4 @@ def test_an_argument_that_the_step_changes_later_is_refused(stand_in, tmp_path):
         self.log("acc", self.acc)
 
     with pytest.raises(pl.errors.ConfigError, match=r"changes an argument of self.acc.update\(...\).*LT315"):
-        fit(accuracy, change, tmp_path, accelerator="cpu", devices=1, cuda_graphs=True)
+        fit(accuracy, change, tmp_path, accelerator="cpu", devices=1, step="graphs")

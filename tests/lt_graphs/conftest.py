@@ -111,7 +111,7 @@ def leaves(value: Any) -> list[Tensor]:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    """Let ``cuda_graphs=True`` work on the CPU, by a stand-in for CUDA's graphs."""
+    """Let ``step="graphs"`` work on the CPU, by a stand-in for CUDA's graphs."""
     found = StandIn()
     monkeypatch.setattr(Accelerator, "graphs", lambda accelerator, device: found, raising=False)
     return found

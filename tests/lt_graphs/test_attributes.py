@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from lt_core.errors import ConfigError
+from lt_graphs import GraphSteps
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 
@@ -20,10 +21,10 @@ def graphs(device, request):
 def run(trainer, net, loader, device):
     """Train a net with members of one's own; return what its hook saw, its weights and its Trainer."""
 
-    def run(members, step, *, start=None, end=None, samples=42, **arguments):
+    def run(members, use, /, *, start=None, end=None, samples=42, **arguments):
         class Net(net):
             def training_step(self, batch, batch_idx):
-                return step(self, batch, self.loss(batch))
+                return use(self, batch, self.loss(batch))
 
             if start is not None:
 
@@ -110,7 +111,7 @@ def test_what_a_hook_changes_between_two_steps_counts_in_the_next(kind, run, gra
         return loss * read(module)
 
     _, plain, _ = run(members, step, start=start)
-    _, quick, _ = run(members, step, start=start, cuda_graphs=True)
+    _, quick, _ = run(members, step, start=start, step="graphs")
     if kind != "a setting of torch's" or device == "cpu":
         close(plain, quick)
 
@@ -121,7 +122,10 @@ def test_what_the_epochs_end_or_a_validation_changes_counts_in_the_next_step(run
         module.factor = module.factor * 0.5
 
     monkeypatch.setattr(net, "on_train_epoch_end", halve, raising=False)
-    results = [run(lambda d: {"factor": one(d)}, lambda m, b, loss: loss * m.factor, cuda_graphs=g) for g in (False, 2)]
+    results = [
+        run(lambda d: {"factor": one(d)}, lambda m, b, loss: loss * m.factor, step=GraphSteps(g) if g else None)
+        for g in (False, 2)
+    ]
     close(results[0][1], results[1][1])
 
 
@@ -130,7 +134,7 @@ def test_a_counter_that_no_step_reads_costs_no_capture(run, graphs, device):
     def end(module, outputs):
         module.tally = getattr(module, "tally", 0) + 1
 
-    run(lambda d: {}, lambda m, b, loss: loss, end=end, cuda_graphs=True)
+    run(lambda d: {}, lambda m, b, loss: loss, end=end, step="graphs")
     assert graphs.captures == 1
 
 
@@ -162,7 +166,7 @@ def test_what_a_step_leaves_in_an_attribute_is_found_there(kind, steps, run, gra
 
     hooks = {"end": end} if steps == 1 else {}
     seen, plain, _ = run(lambda d: {"kept": {}}, step, **hooks)
-    again, quick, _ = run(lambda d: {"kept": {}}, step, **hooks, cuda_graphs=steps)
+    again, quick, _ = run(lambda d: {"kept": {}}, step, **hooks, step=GraphSteps(steps))
     close(plain, quick)
     close([float(value) for value in seen], [float(value) for value in again])
 
@@ -212,7 +216,7 @@ def test_what_a_step_keeps_for_the_next_one_is_in_place_or_refused(use, error, r
 
     _, plain, _ = run(members, step)
     with pytest.raises(ConfigError, match=error) if error else nullcontext():
-        _, quick, _ = run(members, step, cuda_graphs=True)
+        _, quick, _ = run(members, step, step="graphs")
         close(plain, quick)
 
 
@@ -228,7 +232,7 @@ def test_a_logged_buffer_or_parameter_is_what_it_was_when_it_was_logged(steps, r
         module.smooth.mul_(0.9)
         return loss
 
-    plain, quick = (run(members, step, cuda_graphs=g)[2].callback_metrics for g in (False, steps))
+    plain, quick = (run(members, step, step=GraphSteps(g) if g else None)[2].callback_metrics for g in (False, steps))
     assert {k: float(v) for k, v in plain.items()} == pytest.approx({k: float(v) for k, v in quick.items()}, rel=1e-5)
 
 
@@ -240,5 +244,7 @@ def test_an_epochs_mean_weighs_waiting_steps_by_their_own_batches(run, graphs, d
         module.log("loss", loss, on_step=False, on_epoch=True)
         return loss
 
-    plain, quick = (run(lambda d: {}, step, samples=90, cuda_graphs=g)[2].callback_metrics for g in (False, 4))
+    plain, quick = (
+        run(lambda d: {}, step, samples=90, step=GraphSteps(g) if g else None)[2].callback_metrics for g in (False, 4)
+    )
     assert float(plain["loss"]) == pytest.approx(float(quick["loss"]), rel=1e-5)

@@ -1,4 +1,4 @@
-"""``Trainer(cuda_graphs=True)``: the same numbers as without it; by a stand-in for CUDA's graphs without a GPU."""
+"""``Trainer(step="graphs")``: the same numbers as without it; by a stand-in for CUDA's graphs without a GPU."""
 
 import copy
 from contextlib import nullcontext
@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from lt_core import Accelerator
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
+from lt_graphs import GraphSteps
 from lt_graphs.graphs import _reads_memory
 
 
@@ -54,7 +55,7 @@ def test_weights_losses_and_logged_values_are_those_without_graphs(
     optimizer, captures, stand_in, trainer, net, loader, same
 ):
     plain, by_hand = fit(trainer, net, loader, optimizer)
-    quick, replayed = fit(trainer, net, loader, optimizer, cuda_graphs=True)
+    quick, replayed = fit(trainer, net, loader, optimizer, step="graphs")
     same(plain, quick)
     assert plain.seen == quick.seen
     assert by_hand.logged_metrics == replayed.logged_metrics
@@ -76,7 +77,7 @@ def test_everything_in_the_way_of_a_capture_is_named_before_the_first_step(train
     with pytest.raises(
         ConfigError, match=r"runs on cpu.*on_after_backward is overridden.*Adam\(\.\.\., capturable=True\)"
     ):
-        trainer(cuda_graphs=True).fit(Hooked(), loader())
+        trainer(step="graphs").fit(Hooked(), loader())
 
 
 def moved(module):
@@ -127,7 +128,7 @@ def test_a_graph_is_captured_anew_where_weights_or_state_have_other_memory(act, 
         trainer(**arguments).fit(module, loader())
         return module
 
-    same(run(), run(cuda_graphs=True))
+    same(run(), run(step="graphs"))
     assert stand_in.captures == 2
 
 
@@ -148,7 +149,7 @@ def test_a_buffer_that_the_step_puts_elsewhere_is_refused(in_place, stand_in, tr
             return loss
 
     with nullcontext() if in_place else pytest.raises(ConfigError, match=r"the step puts smooth .*copy_.*LT347"):
-        trainer(cuda_graphs=True).fit(Smooth(), loader())
+        trainer(step="graphs").fit(Smooth(), loader())
 
 
 def test_every_number_of_the_optimizer_that_changes_counts(stand_in, trainer, net, loader, same):
@@ -166,7 +167,7 @@ def test_every_number_of_the_optimizer_that_changes_counts(stand_in, trainer, ne
 
     plain = run()
     with pytest.warns(UserWarning, match=r"cycle_momentum=False.*LT804"):
-        same(plain, run(cuda_graphs=True))
+        same(plain, run(step="graphs"))
 
 
 @pytest.mark.skipif(torch.version.cuda is None, reason="needs a torch that knows CUDA, though no GPU")
@@ -193,7 +194,7 @@ def test_an_optimizer_that_counts_on_the_cpu_is_refused(stand_in, trainer, net, 
                 self.state[p]["step"] = self.state[p].get("step", 0) + 1
 
     with pytest.raises(ConfigError, match=r"Counting keeps 'step' of its state on the CPU.*LT347"):
-        trainer(cuda_graphs=True).fit(net(lambda module: Counting(module.parameters(), lr=0.1)), loader())
+        trainer(step="graphs").fit(net(lambda module: Counting(module.parameters(), lr=0.1)), loader())
 
 
 @pytest.mark.parametrize("how", [{"compile": {"mode": "reduce-overhead"}}, {"inside": "reduce-overhead"}])
@@ -202,13 +203,13 @@ def test_graphs_of_torch_compile_within_the_step_are_refused(how, stand_in, trai
     if mode := how.pop("inside", None):
         module.layers[0].compile(mode=mode)
     with pytest.raises(ConfigError, match=r"(compile=|torch.compile of layers.0).*captures graphs by itself.*LT340"):
-        trainer(cuda_graphs=True, **how).fit(module, loader())
+        trainer(step="graphs", **how).fit(module, loader())
 
 
 def test_steps_before_a_capture_make_one_object_of_the_device_s(stand_in, trainer, net, loader, monkeypatch):
     made = []
     monkeypatch.setattr(Accelerator, "graphs", lambda accelerator, device: made.append(device) or stand_in)
-    trainer(cuda_graphs=2, log_every_n_steps=3, max_epochs=2).fit(net(stand_in.sgd), loader())
+    trainer(step=GraphSteps(2), log_every_n_steps=3, max_epochs=2).fit(net(stand_in.sgd), loader())
     assert len(made) == 1
     assert stand_in.warm_ups == 3
     assert stand_in.captures == 2  # of one step, and of two
@@ -224,7 +225,7 @@ def test_an_ordinary_step_among_graphs_runs_on_the_stream_of_the_captures(stand_
                 places.append(stand_in.on_stream)
             return self.loss(batch)
 
-    trainer(cuda_graphs=True, max_epochs=2).fit(Noting(stand_in.sgd), loader(samples=42))
+    trainer(step="graphs", max_epochs=2).fit(Noting(stand_in.sgd), loader(samples=42))
     assert places == [True, True]
 
 
@@ -244,7 +245,7 @@ def test_graphs_on_a_gpu_give_the_same_numbers(steps, trainer, net, loader):
         fitted.fit(module, loader(samples=42, shuffle=False))
         return module, fitted
 
-    (plain, by_hand), (quick, replayed) = run(), run(cuda_graphs=steps)
+    (plain, by_hand), (quick, replayed) = run(), run(step=GraphSteps(steps))
     for mine, theirs in zip(plain.parameters(), quick.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs)
     torch.testing.assert_close(by_hand.callback_metrics["loss"], replayed.callback_metrics["loss"])
@@ -276,6 +277,6 @@ def test_weights_are_cast_anew_in_each_captured_step(size, stand_in, trainer, ne
 
     torch.manual_seed(5)
     mine = net(lambda module: torch.optim.SGD(module.parameters(), lr=torch.tensor(0.1)))
-    trainer(plugins=[Autocast()], cuda_graphs=size).fit(mine, loader(samples=42))
+    trainer(plugins=[Autocast()], step=GraphSteps(size)).fit(mine, loader(samples=42))
     assert stand_in.captures
     same(mine, theirs)

@@ -1,10 +1,11 @@
-"""``Trainer(cuda_graphs=4)``, or a lazy strategy: several steps as one; nothing due in between is passed over."""
+"""``step=GraphSteps(4)``, or a lazy strategy: several steps as one; nothing due in between is passed over."""
 
 import pytest
 import torch
 
 from lt_core import Callback, Logger
 from lt_core.errors import ConfigError
+from lt_graphs import GraphSteps
 
 
 class Rows(Logger):
@@ -65,7 +66,7 @@ def fit(trainer, net, loader, stand_in):
     return fit
 
 
-GROUPED = {"cuda_graphs": 4}
+GROUPED = {"step": GraphSteps(4)}
 
 
 def test_weights_and_logged_values_are_those_of_single_steps(fit, same, stand_in):
@@ -158,3 +159,18 @@ def test_a_validation_by_time_breaks_no_group(fit, stand_in):
     stand_in.steps.clear()
     fit(**GROUPED, val_check_interval={"hours": 9}, check_val_every_n_epoch=None)
     assert stand_in.steps == usual
+
+
+@pytest.mark.parametrize("steps", [0, -1, True, 2.0, "8"])
+def test_a_number_of_steps_that_is_none_is_an_error_where_it_is_written(steps):
+    with pytest.raises(ConfigError, match=r"GraphSteps\(.*expected a whole number of steps.*LT317"):
+        GraphSteps(steps)
+
+
+@pytest.mark.parametrize("former", [{"cuda_graphs": 4}, {"cuda_graphs": True, "steps_per_execution": 4}])
+@pytest.mark.filterwarnings("ignore::lt_core.errors.LtDeprecationWarning")
+def test_the_former_arguments_group_the_same_steps(former, fit, same, stand_in):
+    (plain, by_hand), (quick, grouped) = fit(**GROUPED), fit(**former)
+    same(plain, quick)
+    assert by_hand.logger.rows == grouped.logger.rows
+    assert stand_in.steps[4] == 34

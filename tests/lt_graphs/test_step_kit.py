@@ -13,10 +13,10 @@ class TestGraphs(StepKit):
 
     @pytest.fixture
     def step(self, stand_in):
-        return GraphSteps()
+        return GraphSteps(self.size)
 
     def make_arguments(self, step):
-        return {"step": step, "steps_per_execution": self.size}
+        return {"step": step}
 
 
 class TestGraphsOfTwoSteps(TestGraphs):

@@ -11,7 +11,6 @@ from lt_loops.arguments.table import ARGUMENTS, Settings
 
 FORMER = [
     ({"validate_at_start": True}, {"num_sanity_val_steps": "logged"}, "num_sanity_val_steps='logged'"),
-    ({"cuda_graphs": True, "steps_per_execution": 8}, {"cuda_graphs": 8}, "cuda_graphs=8"),
     ({"max_duration": "4 epochs"}, {"max_time": "4 epochs"}, "max_time='4 epochs'"),
     ({"max_duration": "9 steps"}, {"max_time": "9 steps"}, "max_time='9 steps'"),
     ({"max_duration": "9 samples"}, {"max_time": "9 samples"}, "max_time='9 samples'"),
@@ -27,6 +26,8 @@ FORMER = [
 
 LEFT = [
     ({"silence": ["LT321"]}, "lt.errors.silence(['LT321'])", ("LT321",)),
+    ({"cuda_graphs": 8}, "step=GraphSteps(8) of lt_graphs", True),
+    ({"steps_per_execution": 8}, "step=GraphSteps(8) of lt_graphs", 8),
     ({"on_signal": "return"}, "trainer.on_signal = 'return'", "return"),
     ({"prepare_data_per_node": False}, "prepare_data_per_node = False in the datamodule", False),
     ({"enable_autolog_hparams": False}, "save_hyperparameters(logger=False)", False),

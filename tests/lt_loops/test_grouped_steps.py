@@ -1,4 +1,4 @@
-"""``Trainer(cuda_graphs=4)``, or a lazy strategy: several steps as one; nothing due in between is passed over."""
+"""``step=GraphSteps(4)``, or a lazy strategy: several steps as one; nothing due in between is passed over."""
 
 import pytest
 import torch

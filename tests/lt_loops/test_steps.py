@@ -283,6 +283,7 @@ def test_manual_optimization_is_no_other_step_s():
         make_trainer(step=Step()).fit(net, make_loader())
 
 
+@pytest.mark.filterwarnings("ignore::lt_core.errors.LtDeprecationWarning")
 def test_without_its_package_the_error_names_it(monkeypatch):
     found = plugins._scan()
     monkeypatch.setattr(plugins, "_scan", lambda: {**found, "steps": {}})

@@ -145,7 +145,7 @@ def warm_up_alone(folder):
     torch.accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
     torch.accelerator.current_stream = lambda: SimpleNamespace(is_capturing=lambda: False)
     with warnings.catch_warnings(action="error"):
-        fit(folder, Net(capturable=True), max_steps=2, epochs=-1, cuda_graphs=True)
+        fit(folder, Net(capturable=True), max_steps=2, epochs=-1, step="graphs")
 
 
 def main(folder):

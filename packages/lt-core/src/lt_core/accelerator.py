@@ -199,7 +199,7 @@ class Graphs(Protocol):
 
 
 class SupportsGraphs(Protocol):
-    """An accelerator whose devices can record a training step (``Trainer(cuda_graphs=True)``)."""
+    """An accelerator whose devices can record a training step (``Trainer(step="graphs")``)."""
 
     def graphs(self, device: torch.device) -> Graphs:
         """Return what records steps on ``device``."""

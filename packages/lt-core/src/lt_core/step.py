@@ -8,7 +8,6 @@ lt's Trainer accumulates batches, calls closures, steps named optimizers, and le
     [project.entry-points."lt.steps"]
     twice = "mine:Twice"                                # Trainer(step="twice")
     "parameter.bottle" = "mine:Twice"                   # def training_step(self, batch, batch_idx, bottle)
-    "setting.cuda_graphs" = "lt_graphs:Graphs"          # Trainer(cuda_graphs=True)
     "setting.accumulate_grad_batches.auto" = "..."      # Trainer(accumulate_grad_batches="auto")
 
     @dataclass(frozen=True)
@@ -63,7 +62,8 @@ class Step(Interface):
             after its backwards and not by a wrapper around the step.
         wraps: it trains by lt's own step, once or several times a batch (:meth:`StepHandle.run_batch`).
         most_steps: the most optimizer steps of a batch; None where it is not known beforehand.
-        groups_batches: it trains on several batches at once, as many as ``cuda_graphs=8`` or a lazy strategy asks for.
+        groups_batches: it trains on several batches at once, as many as its
+            ``steps_per_execution`` (1 where it has none) or a lazy strategy says.
         key: under which checkpoints hold its state; "" without any. The package's name is a good one.
     """
 

@@ -1,4 +1,4 @@
-"""``Trainer(cuda_graphs=True)``: the whole training step, captured once and replayed for every batch.
+"""``Trainer(step="graphs")``: the whole training step, captured once and replayed for every batch.
 
 Forward, backward, clipping and the optimizer's step become one graph: a batch is copied into fixed memory and one
 launch does the rest, which pays where a step is many small kernels. With ``steps_per_execution`` one launch does
@@ -49,9 +49,26 @@ MANY_CAPTURES = 10
 
 @dataclass(frozen=True)
 class GraphSteps(Step):
-    """Captures a plain step, or several (``cuda_graphs=8``), as one graph, and replays it."""
+    """Captures a plain step, or several, as one graph, and replays it: ``Trainer(step=GraphSteps(8))``.
 
+    Args:
+        steps_per_execution: steps that are one graph.
+
+    Raises:
+        ConfigError: for anything but a whole number from 1 on.
+    """
+
+    steps_per_execution: int = 1
     groups_batches: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        steps = self.steps_per_execution
+        if type(steps) is not int or steps < 1:
+            raise ConfigError(
+                f"GraphSteps({steps!r}): expected a whole number of steps that are one graph, 1 or more. Write "
+                "GraphSteps() to run each step by itself.",
+                code="LT317",
+            )
 
     def reasons(self, handle: StepHandle) -> Iterator[str]:
         """Yield what a graph could not hold: other devices, processes, Python in the middle of a step."""
@@ -255,8 +272,8 @@ class GraphedStep(RunningStep):
         loss = handle.loss_of(output)
         if loss is None:
             raise ConfigError(
-                "cuda_graphs=True: training_step returned no loss, and a graph does the same in every step. Return a "
-                "loss always, or leave cuda_graphs out.",
+                "step='graphs': training_step returned no loss, and a graph does the same in every step. Return a "
+                "loss always, or leave the step out.",
                 code="LT340",
             )
         handle.backward(loss)
@@ -321,7 +338,7 @@ class GraphedStep(RunningStep):
         numbers = [path for path, held, value in changed if _is_value(value)]
         if numbers:
             raise ConfigError(
-                f"cuda_graphs=True: the step changes {', '.join(numbers)}, a value in Python, "
+                f"step='graphs': the step changes {', '.join(numbers)}, a value in Python, "
                 "and a graph would go on with the one of its capture. Change it in on_train_batch_start, which costs a "
                 "capture for each value that the step reads; or make it a buffer on the device, and write in place: "
                 "self.name.add_(1).",
@@ -334,9 +351,9 @@ class GraphedStep(RunningStep):
         """Raise where a compiled step updates metric objects, which a replay does not."""
         if names := [name for name, metric in self._found.metrics.items() if _updates(metric) != before[name]]:
             raise ConfigError(
-                f"cuda_graphs=True: the compiled step updates the metric {', '.join(names)}, which adds up in Python, "
+                f"step='graphs': the compiled step updates the metric {', '.join(names)}, which adds up in Python, "
                 "and a graph would do so at its capture only. Update it in on_train_batch_end, from what training_step "
-                "returns; or leave cuda_graphs or compile out.",
+                "returns; or leave the step or compile out.",
                 code="LT347",
             )
 
@@ -347,9 +364,9 @@ class GraphedStep(RunningStep):
                 on_host = isinstance(value, Tensor) and value.device.type == "cpu" != self.handle.strategy.device.type
                 if on_host or (isinstance(value, Real) and not isinstance(value, bool)):
                     raise ConfigError(
-                        f"cuda_graphs=True: {type(optimizer).__name__} keeps {key!r} of its state on the CPU, and a "
+                        f"step='graphs': {type(optimizer).__name__} keeps {key!r} of its state on the CPU, and a "
                         "graph would use the number of its capture in every step. Take an optimizer that has "
-                        "capturable=True (Adam, AdamW), or SGD; or leave cuda_graphs out.",
+                        "capturable=True (Adam, AdamW), or SGD; or leave the step out.",
                         code="LT347",
                     )
 
@@ -357,7 +374,7 @@ class GraphedStep(RunningStep):
         self.captures += 1
         if self.captures == MANY_CAPTURES:
             warn(
-                f"cuda_graphs=True has captured the step {self.captures} times, because what is part of a graph changes"
+                f"step='graphs' has captured the step {self.captures} times, because what is part of a graph changes"
                 f"{f', last of all {self._changed}' if self._changed else ''}: numbers of the optimizer (the learning "
                 "rate, a momentum), or attributes that the step reads. Only an optimizer with capturable=True or "
                 "fused=True reads its learning rate from memory: Adam(..., capturable=True), SGD(..., fused=True). "
@@ -373,8 +390,8 @@ def _is_value(value: Any) -> bool:
 
 def _elsewhere(what: str) -> ConfigError:
     return ConfigError(
-        f"cuda_graphs=True: the step puts {what} into new memory, and a graph would begin each step from the old one. "
-        "Write in place: self.name.copy_(value) for self.name = value; or leave cuda_graphs out.",
+        f"step='graphs': the step puts {what} into new memory, and a graph would begin each step from the old one. "
+        "Write in place: self.name.copy_(value) for self.name = value; or leave the step out.",
         code="LT347",
     )
 

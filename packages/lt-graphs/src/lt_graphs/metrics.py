@@ -105,13 +105,13 @@ class Metrics:
         leaves, spec = self._returned.get((name, method), (None, None))
         if leaves is None or spec is None:
             raise ConfigError(
-                f"cuda_graphs=True: the step calls {name}.{method} now and did not in the steps before, and a graph "
+                f"step='graphs': the step calls {name}.{method} now and did not in the steps before, and a graph "
                 "does the same in every step. Call it in each, or in on_train_batch_end.",
                 code="LT315",
             )
         what = f"self.{name}{'' if method == 'forward' else '.' + method}(...)"
         error = ConfigError(
-            f"cuda_graphs=True: the step computes with what {what} returns, and a metric object is called after the "
+            f"step='graphs': the step computes with what {what} returns, and a metric object is called after the "
             "graph. Log or return the value as it is, or call the metric in on_train_batch_end.",
             code="LT315",
         )
@@ -149,7 +149,7 @@ class MetricCall:
         """Raise where the rest of the step wrote into the arguments, which are read after it."""
         if self._versions != self._versions_now():
             raise ConfigError(
-                f"cuda_graphs=True: the step changes an argument of {self._what} in place later on, and the metric "
+                f"step='graphs': the step changes an argument of {self._what} in place later on, and the metric "
                 "object is called after the graph. Give it a copy: value.clone().",
                 code="LT315",
             )

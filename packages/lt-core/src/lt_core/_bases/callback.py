@@ -20,7 +20,7 @@ class CallbackBase:
             ``"checkpoint"``, or none. The default is left out where the user gives one of the same role. That of an
             ``"exception_checkpoint"`` stays; ``ckpt_path="last"`` looks into the ``dirpath`` of both.
         batch_hooks_every: which optimizer steps its training batch hooks must see one by one where several are one
-            CUDA graph (``Trainer(cuda_graphs=8)``): 1 for each, n for every n-th, 0 for none in particular;
+            CUDA graph (``step=GraphSteps(8)``): 1 for each, n for every n-th, 0 for none in particular;
             a subclass with such a hook of its own has 1 where it says nothing.
             In between ``outputs`` is empty, and weights and counters are those of the last step that was done.
     """

@@ -274,11 +274,13 @@ class Settings:
         written="bool | dict[str, Any]",
         form=rules.as_compile_options,
     )
-    cuda_graphs: bool = _former(False, rules.cuda_graphs)  # step="graphs"; noted once that takes the number of steps
+    cuda_graphs: bool = _former(
+        False, rules.cuda_graphs, "step='graphs', or step=GraphSteps(8) of lt_graphs for 8 steps in one graph"
+    )
     steps_per_execution: int = _former(
         1,
         rules.count(1, "training batches", instead="Write 1 to run each step by itself."),
-        "cuda_graphs={value} on a GPU, or strategy=XLA(steps_per_execution={value})",
+        "step=GraphSteps({value}) of lt_graphs on a GPU, or strategy=XLA(steps_per_execution={value})",
     )
     step: Step | str | None = _row(
         None,
@@ -436,6 +438,8 @@ def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
         follows = {"precision": asked.get("train"), "eval_precision": asked.get("eval", get("eval_precision"))}
     if not isinstance(steps := get("cuda_graphs", False), bool):
         follows |= {"cuda_graphs": steps > 0, "steps_per_execution": max(steps, 1)}
+    if (steps := getattr(get("step"), "steps_per_execution", 1)) > 1:
+        follows["steps_per_execution"] = steps
     if get("num_sanity_val_steps") == "logged":
         follows |= {"num_sanity_val_steps": 0, "validate_at_start": True}
     duration = get("max_duration")

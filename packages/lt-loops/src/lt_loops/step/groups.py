@@ -24,8 +24,8 @@ def check_groups(settings: Settings, strategy: Strategy, step: Step | None) -> N
         return
     raise ConfigError(
         f"steps_per_execution={settings.steps_per_execution}: on {strategy.device.type} by strategy="
-        f"{strategy.name!r} each operation runs when it is called, so there is nothing to group. Take "
-        f"cuda_graphs={settings.steps_per_execution} on a GPU, or accelerator='xla'; or leave it away.",
+        f"{strategy.name!r} each operation runs when it is called, so there is nothing to group. On a GPU take "
+        f"step=GraphSteps({settings.steps_per_execution}) of lt_graphs, else accelerator='xla'; or leave it away.",
         code="LT342",
     )
 

@@ -174,7 +174,7 @@ class CudaGraphs:
                 output = step()
         except RuntimeError as error:
             error.add_note(
-                "cuda_graphs=True was capturing the step: nothing in it may read a value from the GPU (.item(), "
+                "step='graphs' was capturing the step: nothing in it may read a value from the GPU (.item(), "
                 ".cpu(), an if on a tensor) or copy to it from memory that is not pinned."
             )
             raise
