@@ -184,6 +184,7 @@ ARGUMENTS = [
     row("Trainer(strategy='')", "strategy=''", way_out="Leave strategy out for its default"),
     row("Trainer(precision=8)", "precision=8", way_out="Write precision='32-true'"),
     row("Trainer(precision=16.0)", "precision=16.0", "a float", way_out="Write precision='32-true'", kind=TYPE),
+    row("Trainer(precision='half')", "'16-mixed'", "'16-true'", way_out="Write either."),
     row("Trainer(precision=torch.int8)", "precision=torch.int8", way_out="'bf16-mixed'"),
     row("Trainer(precision=Precision)", "precision=Precision", way_out="Write precision=Precision(...)", kind=TYPE),
     row("Trainer(precision={'eval': True})", "precision['eval']=True", "a bool", way_out="'bf16-true'", kind=TYPE),
