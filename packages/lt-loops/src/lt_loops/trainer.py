@@ -232,9 +232,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             unknown: names that an installed package understands (:mod:`lt_core.dialect`).
         """
         if unknown:
-            given = {"train_dataloaders": train_dataloaders, "val_dataloaders": val_dataloaders}
-            given |= {"datamodule": datamodule, "ckpt_path": ckpt_path, "weights_only": weights_only}
-            return self.fit(model, **in_todays_names("fit", given, unknown))
+            return self.fit(**in_todays_names("fit", locals()))
         with silenced(self._settings.silence):
             loaders, start = {"train": train_dataloaders, "validate": val_dataloaders}, self._settings.ckpt_path
             run = self._new_run("fit", model, loaders, datamodule, ckpt_path or start, weights_only)
@@ -339,9 +337,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
     def _evaluate(self, stage: str, call: dict[str, Any]) -> list[dict[str, float]]:
         """Validate or test; ``call`` has the arguments of the method by name."""
-        if unknown := call["unknown"]:
-            known = {name: value for name, value in call.items() if name not in ("self", "unknown")}
-            call = in_todays_names(stage, known, unknown)
+        if call["unknown"]:
+            call = in_todays_names(stage, call)
         with silenced(self._settings.silence):
             run = self._eval_run(stage, call)
             result = self.strategy.launch(run_evaluate, run)

@@ -26,13 +26,14 @@ def translated(where: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], li
     return meant, [problem_of(error) for error in errors]
 
 
-def in_todays_names(method: str, known: dict[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments of one of the Trainer's methods, of which it does not know some.
+def in_todays_names(method: str, call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all arguments of one of the Trainer's methods by today's names; ``call`` has its parameters by name.
 
     Raises:
         ConfigTypeError: for arguments that no installed package understands either.
     """
-    meant, problems = translated(method, {**known, **unknown})
+    known = {name: value for name, value in call.items() if name not in ("self", "unknown")}
+    meant, problems = translated(method, {**known, **call["unknown"]})
     former = former_names.RUN_ARGUMENTS.get(method, {})
     problems += [
         unknown_argument(name, meant[name], f"{method}()", known, former) for name in meant.keys() - known.keys()
