@@ -36,7 +36,7 @@ BUDGETS = {  # thousands of tokens: 10 % above the count of 2026-11-25, which st
     "lt-checkpoint": 23.1,
     "lt-cli": 27.4,
     "lt-compat": 40.4,
-    "lt-core": 46.4,
+    "lt-core": 44.0,
     "lt-data": 31.9,
     "lt-huggingface": 2.3,
     "lt-loggers": 23.2,

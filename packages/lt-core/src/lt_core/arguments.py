@@ -1,7 +1,5 @@
 """Arguments: of constructors, compared with their annotations; of the user's functions, given by name and place."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
@@ -56,16 +54,12 @@ def _is_flag(value: object) -> bool:
     return of_numpy or (type(value) in (bool, int) and value in (0, 1))
 
 
-def _is_number(value: object) -> bool:
-    return hasattr(value, "__float__") and not isinstance(value, bool)
-
-
 _KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "None": ("None", lambda value: value is None),
     "bool": ("True or False", _is_flag),
     "str": ("a string", lambda value: isinstance(value, str)),
     "os.PathLike": ("a path", lambda value: isinstance(value, os.PathLike)),
-    "float": ("a number", _is_number),
+    "float": ("a number", lambda value: hasattr(value, "__float__") and not isinstance(value, bool)),
     "Callable": ("a function", callable),
 }
 

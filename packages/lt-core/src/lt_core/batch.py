@@ -1,7 +1,5 @@
 """Batches of any nesting: moved to a device, changed tensor by tensor, counted."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What users say to the other ranks: on a LightningModule and on the Trainer. With one rank all comes back as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 

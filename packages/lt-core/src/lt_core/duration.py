@@ -89,8 +89,11 @@ class Duration:
         elif isinstance(value, str):
             found = _read(value, units, shown)
         else:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            remedy = f" For seconds write {{'seconds': {value}}} or '{value} s', for hours '{value} h'."
+            remedy = remedy if "seconds" in units and is_number else ""
             raise ConfigTypeError(
-                f"{shown}: expected {expected_of(units)}; received {_type_name(value)}.{_remedy(value, units)}",
+                f"{shown}: expected {expected_of(units)}; received {_type_name(value)}.{remedy}",
                 code="LT355",
             )
         problem, expected = "", f"expected {expected_of(units)}"
@@ -291,9 +294,3 @@ def _half_an_hour(units: Sequence[str]) -> str:
 def _type_name(value: object) -> str:
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
-
-
-def _remedy(value: object, units: Sequence[str]) -> str:
-    if "seconds" not in units or isinstance(value, bool) or not isinstance(value, int | float):
-        return ""
-    return f" For seconds write {{'seconds': {value}}} or '{value} s', for hours '{value} h'."

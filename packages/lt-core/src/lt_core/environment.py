@@ -1,7 +1,5 @@
 """Who says which process this is: rank, world size and where the processes meet."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Self
 

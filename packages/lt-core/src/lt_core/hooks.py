@@ -1,7 +1,5 @@
 """The names of lt's hooks, by who may define them; docs/hooks.md shows their order."""
 
-from __future__ import annotations
-
 from lt_core._bases.callback import CallbackBase
 from lt_core._bases.module import ModuleBase
 from lt_core.callback import Callback

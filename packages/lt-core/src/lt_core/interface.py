@@ -6,8 +6,6 @@ One that has its default value is dropped in silence, any other with a warning, 
 would be wrong is an error.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

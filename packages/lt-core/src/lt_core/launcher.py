@@ -1,7 +1,5 @@
 """Who starts the processes of a job."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from lt_core import plugins
 from lt_core._bases.callback import CallbackBase
 from lt_core._bases.module import Batch, ModuleBase
-from lt_core._bases.torch_jit import TrainersOwn, read_by_torch_jit
+from lt_core._bases.torch_jit import JitUnusedProperties, read_by_torch_jit
 from lt_core.collectives import ModuleCollectives
 from lt_core.errors import ConfigError
 from lt_core.hparams import makes_new
@@ -336,7 +336,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         """
         return plugins.load("defaults", "to_torchscript")(self, file_path, method, example_inputs, **kwargs)
 
-    __jit_unused_properties__ = TrainersOwn()
+    __jit_unused_properties__ = JitUnusedProperties()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the module's state without the run: copies, pickles and spawned processes get the module alone."""

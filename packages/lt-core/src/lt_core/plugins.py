@@ -103,10 +103,10 @@ _BY_PACKAGE = {
         "lt-loggers": "logger media hparams_file read_hparams",
         "lt-callbacks": "progress_bar summary checkpoint",
         "lt-explain": "explain",
-        "lt-lowbits": "flatten_tensor restore_tensors unflatten_tensor",
+        "lt-lowbits": "flatten_tensor restore_tensors unflatten_weights",
         "lt-memory": "memory out_of_memory",
         "lt-tuning": "check_left_out check_patterns leave_out",
-        "lt-compat": "action_profiler to_onnx to_torchscript trainer_state",
+        "lt-compat": "action_profiler jit_unused_properties to_onnx to_torchscript trainer_state",
     },
     "trainers": {"lt-loops": "default"},
     "steps": {

@@ -1,7 +1,5 @@
 """In which number format the module computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

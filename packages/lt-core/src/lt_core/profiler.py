@@ -1,7 +1,5 @@
 """What measures where the time goes."""
 
-from __future__ import annotations
-
 import inspect
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -67,10 +65,8 @@ class Profiler(Interface):
 
 def by_action(profiler: Profiler) -> Profiler:
     """Return ``profiler``, or what calls it where its ``start`` takes the name of an action and nothing else."""
-    if not is_overridden(profiler, "start", Profiler):
-        return profiler
-    taken = [p for p in inspect.signature(profiler.start).parameters.values() if p.default is p.empty]
-    if len(taken) != 1:
-        return profiler
-    known: Profiler = profiler.__dict__.setdefault("_called_by", plugins.load("defaults", "action_profiler")(profiler))
-    return known
+    if is_overridden(profiler, "start", Profiler):
+        required = [p for p in inspect.signature(profiler.start).parameters.values() if p.default is p.empty]
+        if len(required) == 1:
+            profiler = profiler.__dict__.setdefault("_called_by", plugins.load("defaults", "action_profiler")(profiler))
+    return profiler

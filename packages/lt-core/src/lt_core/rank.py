@@ -1,7 +1,5 @@
 """Which process of its job this is, for code that runs before or beside a Trainer."""
 
-from __future__ import annotations
-
 import os
 
 __all__ = ["process_rank"]

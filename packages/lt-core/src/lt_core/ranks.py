@@ -1,7 +1,5 @@
 """Which rank this process is, and how ranks talk: what callbacks, loops and launchers need of a strategy."""
 
-from __future__ import annotations
-
 from typing import Any, final
 
 import torch

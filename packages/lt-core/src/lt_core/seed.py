@@ -5,8 +5,6 @@ and restored then; a numpy that appears in the process later stays as it seeds i
 their accelerators' affair, from when a run opens one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

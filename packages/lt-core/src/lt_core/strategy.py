@@ -195,15 +195,28 @@ class Strategy(_Names, Interface):
             ConfigError: when this strategy cannot run there (here: more than one device), or what was asked for is
                 not what the environment has started.
         """
-        asked = len(placement.devices) * placement.num_nodes
+        environment, here, nodes = placement.environment, len(placement.devices), placement.num_nodes
+        asked = here * nodes
         if asked > 1 and self.one_process:
             raise ConfigError(
                 f"strategy={self.name!r} runs on one device, but devices={list(placement.devices)} and "
-                f"num_nodes={placement.num_nodes} ask for {asked}. Take strategy='ddp', or devices=1.",
+                f"num_nodes={nodes} ask for {asked}. Take strategy='ddp', or devices=1.",
                 code="LT121",
             )
-        if not self.one_process:
-            _check_size(self.name, placement)
+        same = (here, nodes) == (environment.local_world_size, environment.nodes)
+        unknown = environment.num_nodes == 0  # it may not know its nodes: then the product has to do
+        same = same or (unknown and asked == environment.world_size)
+        if environment.processes_exist and not same and not self.one_process:  # some would wait for ever
+            ways = [f"devices={environment.local_world_size}"] if here != environment.local_world_size else []
+            ways += [f"num_nodes={environment.nodes}"] if nodes != environment.nodes else []
+            raise ConfigError(
+                f"strategy={self.name!r}: devices={here} and num_nodes={nodes} ask for {asked} processes, but "
+                f"according to {environment.name} the job has {environment.world_size} "
+                f"({environment.local_world_size} on this node, nodes: {environment.nodes}). Take "
+                f"{' and '.join(ways)}, or leave devices and num_nodes out: then the job's numbers count. With "
+                "strategy='single' each process trains alone.",
+                code="LT706",
+            )
         if placement.sync_batchnorm and asked > 1 and not self.capabilities.sync_batchnorm:
             raise ConfigError(
                 f"sync_batchnorm=True: strategy={self.name!r} has no batch norm over the batches of all ranks. Take "
@@ -211,8 +224,8 @@ class Strategy(_Names, Interface):
                 code="LT125",
             )
         self.placement = placement
-        alone = self.one_process and placement.environment.world_size > 1
-        self.environment = Environment() if alone else placement.environment
+        alone = self.one_process and environment.world_size > 1
+        self.environment = Environment() if alone else environment
         if placement.launcher is not None:
             self.launcher = placement.launcher
         if hasattr(type(self), "device_mesh") and not self.capabilities.mesh:
@@ -426,24 +439,6 @@ class SupportsStages(Protocol):
 
     def whole_module(self, module: nn.Module) -> nn.Module:
         """Return a copy of this rank's module in which other ranks' layers are on the meta device, to be counted."""
-
-
-def _check_size(name: str, placement: Placement) -> None:
-    """Raise where other processes exist than the Trainer was asked for: some would wait for ever, or train alone."""
-    environment, here, nodes = placement.environment, len(placement.devices), placement.num_nodes
-    same = (here, nodes) == (environment.local_world_size, environment.nodes)
-    unknown = environment.num_nodes == 0  # it may not know its nodes: then the product has to do
-    if same or not environment.processes_exist or (unknown and here * nodes == environment.world_size):
-        return
-    ways = [f"devices={environment.local_world_size}"] if here != environment.local_world_size else []
-    ways += [f"num_nodes={environment.nodes}"] if nodes != environment.nodes else []
-    raise ConfigError(
-        f"strategy={name!r}: devices={here} and num_nodes={nodes} ask for {here * nodes} processes, but according to "
-        f"{environment.name} the job has {environment.world_size} ({environment.local_world_size} on this node, nodes: "
-        f"{environment.nodes}). Take {' and '.join(ways)}, or leave devices and num_nodes out: then the job's numbers "
-        "count. With strategy='single' each process trains alone.",
-        code="LT706",
-    )
 
 
 class SingleDevice(Strategy):

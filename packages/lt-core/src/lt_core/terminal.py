@@ -1,7 +1,5 @@
 """What people read of a run in the terminal: lines that never end it, paths, and work that takes long."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -7,6 +7,8 @@ declared safe to ``torch.serialization``; a weight is made in the manner of the 
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -17,7 +19,7 @@ from lt_core.errors import CheckpointError
 from lt_core.files.plain_data import is_plain
 from lt_core.files.typed_data import changed, marks_of
 
-__all__ = ["flatten_tensor", "restore_tensors", "unflatten_tensor"]
+__all__ = ["flatten_tensor", "restore_tensors", "unflatten_weights"]
 
 
 def flatten_tensor(value: Any) -> tuple[dict[str, Tensor], list[Any] | None]:
@@ -57,7 +59,34 @@ def _wrapper(known: Any, detail: list[Any], value: Any) -> Any:
     return value
 
 
-def unflatten_tensor(like: Any, saved: dict[str, Any]) -> Any:
+def unflatten_weights(state: Mapping[str, Any], own: Mapping[str, Any], path: object) -> Mapping[str, Any]:
+    """Return a state dict with each quantized weight made, of the tensors that a file holds for it.
+
+    Args:
+        state: of a module, as a file has it; keeps its ``_metadata``.
+        own: the module's, in whose manner a weight is made.
+        path: of the file, for errors.
+
+    Raises:
+        CheckpointError: for a weight that is no such tensor in the module, or of other parts.
+    """
+    made = OrderedDict(state)
+    for key, saved in state.items():
+        if type(saved) is dict and isinstance(like := own.get(key), Tensor):
+            try:
+                made[key] = _unflattened(like, saved)
+            except (AttributeError, ValueError) as error:
+                raise CheckpointError(
+                    f"{path}: {key} is a quantized weight, of the tensors {', '.join(map(str, saved))}; the module has "
+                    f"a {type(like).__qualname__} ({error}). Quantize the module as for the run that saved: in "
+                    "__init__ or configure_model.",
+                    code="LT662",
+                ) from error
+    made._metadata = getattr(state, "_metadata", None)  # type: ignore[attr-defined]
+    return made
+
+
+def _unflattened(like: Any, saved: dict[str, Any]) -> Any:
     """Return a tensor that wraps others, with the parts in a file, in the manner of the one in the module.
 
     Raises:
@@ -66,7 +95,7 @@ def unflatten_tensor(like: Any, saved: dict[str, Any]) -> Any:
     names, context = like.__tensor_flatten__()
     own = {name: getattr(like, name) for name in names}
     parts = {
-        name: unflatten_tensor(own[name], part) if type(part) is dict and name in own else part
+        name: _unflattened(own[name], part) if type(part) is dict and name in own else part
         for name, part in saved.items()
     }
     if parts.keys() != own.keys() or _kinds(parts) != _kinds(own):

@@ -15,7 +15,7 @@ from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
 
-__all__ = ["to_onnx", "to_torchscript"]
+__all__ = ["jit_unused_properties", "to_onnx", "to_torchscript"]
 
 
 def to_onnx(
@@ -77,6 +77,17 @@ def to_torchscript(
     if file_path is not None:
         torch.jit.save(script, str(file_path))
     return script
+
+
+def jit_unused_properties(kind: type) -> list[str]:
+    """Return the properties of a module's class that TorchScript cannot read, since they lead to a Trainer.
+
+    They are lt's own, and those of the user's classes that use one of them.
+    """
+    ours = {name for part in kind.__mro__ if part.__module__.startswith("lt_core.") for name in vars(part)}
+    found = {name: value for part in reversed(kind.__mro__) for name, value in vars(part).items()}
+    getters = {name: getattr(getattr(value, "fget", None), "__code__", None) for name, value in found.items()}
+    return [n for n, code in getters.items() if n in ours or (code and not ours.isdisjoint(code.co_names))]
 
 
 @contextmanager

@@ -4,8 +4,6 @@ A write that was killed leaves a file ``.<name>.<id>.tmp``, which no reader take
 lock on it while it lives, so that :func:`clean_leftovers` deletes only what nobody writes any more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io
@@ -116,9 +114,11 @@ def writing_errors(path: str | PathLike[str]) -> Iterator[None]:
     except OSError as error:
         way_out = _WAYS_OUT.get(error.errno or 0, "Check the folder, or save to another one (dirpath=...)")
         cause = error.strerror or str(error)
+        if error.errno == errno.ENOSPC:
+            with contextlib.suppress(OSError):
+                cause += f" ({shutil.disk_usage(Path(path).parent).free / 2**20:.0f} MiB free)"
         raise CheckpointError(
-            f"{path} could not be written: {cause}{_free_space(Path(path), error)}. {way_out}. A file that was there "
-            "before is unchanged.",
+            f"{path} could not be written: {cause}. {way_out}. A file that was there before is unchanged.",
             code="LT652",
         ) from error
 
@@ -130,15 +130,6 @@ _WAYS_OUT = {
     errno.EISDIR: "A folder has this name: move it, or take another filename",
     errno.ENOTDIR: "A file stands where a folder is needed: move it, or take another dirpath",
 }
-
-
-def _free_space(path: Path, error: OSError) -> str:
-    if error.errno != errno.ENOSPC:
-        return ""
-    try:
-        return f" ({shutil.disk_usage(path.parent).free / 2**20:.0f} MiB free)"
-    except OSError:
-        return ""
 
 
 def name_beside(path: Path) -> Path:

@@ -5,8 +5,6 @@ Plain are None, bool, int, float, complex, str, bytes, list, tuple, set, dict, `
 class and read by importing it.
 """
 
-from __future__ import annotations
-
 import codecs
 from collections import Counter, OrderedDict
 from collections.abc import Callable

@@ -67,8 +67,9 @@ def load_from_checkpoint(
         io = (shards_of(io) if Path(checkpoint_path).is_dir() else None) or io
     checkpoint = with_types(io.load_checkpoint(checkpoint_path, map_location, trusted=trusted))
     warn_of_newer(checkpoint, shown)
-    if HEADER_KEY not in checkpoint:
-        checkpoint = _in_todays_keys(checkpoint)
+    if HEADER_KEY not in checkpoint:  # not lt's: Lightning has had three keys for hyperparameters
+        parts = [opened(checkpoint.get(key)) for key in ("hparams", "module_arguments", "hyper_parameters")]
+        checkpoint["hyper_parameters"] = {k: v for part in parts if isinstance(part, Mapping) for k, v in part.items()}
     if hparams_file is not None:
         plugins.load("defaults", "hparams_file")(checkpoint, hparams_file)
     loaded = _made(cls, checkpoint, kwargs, shown)
@@ -120,10 +121,8 @@ def load_state_dict_strictly(
     check_left_out(module, state, left_out, path)
     own = module.state_dict()
     state = as_compiled(state, own)
-    if quantized := [key for key, value in state.items() if type(value) is dict and isinstance(own.get(key), Tensor)]:
-        made = {key: _quantized(state[key], own[key], f"{path}: {key}") for key in quantized}
-        metadata, state = getattr(state, "_metadata", None), OrderedDict({**state, **made})
-        state._metadata = metadata  # type: ignore[attr-defined]
+    if any(type(value) is dict for value in state.values()):
+        state = plugins.load("defaults", "unflatten_weights")(state, own, path)
     shapes = [
         f"{key}: {tuple(state[key].shape)} in the file, {tuple(value.shape)} in the module"
         for key, value in own.items()
@@ -253,15 +252,6 @@ def _check_names(
             )
 
 
-def _in_todays_keys(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a file that lt did not write with the hyperparameters of all times under today's key."""
-    whole: dict[str, Any] = {}
-    for key in ("hparams", "module_arguments", "hyper_parameters"):
-        part = opened(checkpoint.get(key))
-        whole |= part if isinstance(part, Mapping) else {}
-    return {**checkpoint, "hyper_parameters": whole}
-
-
 def _as_annotated(value: Any, hint: Any) -> Any:
     """Turn plain data back to what the constructor's annotation says: an enum, a path, a dataclass, a Namespace."""
     for kind in annotated_classes(hint):
@@ -320,26 +310,10 @@ _COMPILED = "_orig_mod."
 
 def as_compiled(state: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return weights by the module's own names, where parts of it or of the module that saved are compiled."""
-    if not any(_COMPILED in key for key in (*state, *own)):
-        return state
     mine = {key.replace(_COMPILED, ""): key for key in own}
     renamed = OrderedDict((mine.get(key.replace(_COMPILED, ""), key), value) for key, value in state.items())
     renamed._metadata = getattr(state, "_metadata", None)  # type: ignore[attr-defined]
     return renamed if len(renamed) == len(state) else state
-
-
-def _quantized(saved: dict[str, Any], own: Tensor, name: str) -> Any:
-    """Return a quantized weight, of the tensors that a file holds for it, in the manner of the module's own."""
-    unflatten = plugins.load("defaults", "unflatten_tensor")
-    try:
-        return unflatten(own, saved)
-    except (AttributeError, ValueError) as error:
-        raise CheckpointError(
-            f"{name} is a quantized weight, of the tensors {', '.join(map(str, saved))}; the module has a "
-            f"{type(own).__qualname__} ({error}). Quantize the module as for the run that saved: in __init__ or "
-            "configure_model.",
-            code="LT662",
-        ) from error
 
 
 def _differences(

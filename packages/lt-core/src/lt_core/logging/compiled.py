@@ -2,8 +2,6 @@
 seconds, and only those who compile should wait for it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
