@@ -1,4 +1,4 @@
-"""What Lightning 1.x understood and lt does not: found by the names in pyproject.toml, imported when one appears."""
+"""The dialect of Lightning 1.x: found by the names in pyproject.toml, imported when one appears."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all parts of lt agree on: LightningModule, Callback, hooks and the small interfaces with working defaults."""
+"""The core of lt: LightningModule, Callback, hooks and the small interfaces with working defaults."""
 
 from typing import TYPE_CHECKING
 

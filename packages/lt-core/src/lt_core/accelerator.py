@@ -23,11 +23,11 @@ class Accelerator(Interface):
     A subclass overrides what differs and is found by an entry point in ``lt.accelerators``.
 
     Attributes:
-        name: what users write in ``Trainer(accelerator=...)``.
+        name: its name in ``Trainer(accelerator=...)``.
         device_type: torch's name of the device (``torch.device(device_type)``).
         priority: ``accelerator="auto"`` takes the available accelerator of the highest priority; the CPU has 0.
         auto_devices: how many devices ``devices="auto"`` takes; -1 for all.
-        auto_strategy: what ``strategy="auto"`` takes; None for ``"single"`` on one device and ``"ddp"`` on several.
+        auto_strategy: the choice of ``strategy="auto"``; None for ``"single"`` on one device and ``"ddp"`` on several.
     """
 
     name: str = "cpu"
@@ -52,7 +52,7 @@ class Accelerator(Interface):
         return cls.auto_devices if here is None else here
 
     def unavailable_reason(self) -> str:
-        """Return why :meth:`available` is False and what would help, for the error message."""
+        """Return the reason why :meth:`available` is False, and a remedy, for the error message."""
         return ""
 
     def count(self) -> int | None:
@@ -116,7 +116,7 @@ class Accelerator(Interface):
         """Make ``device`` the current one of this process, before anything is allocated on it."""
 
     def close(self) -> None:
-        """Give back what can be given back (caches)."""
+        """Release caches."""
 
     def generator_state(self) -> Any | None:
         """Return the state of the current device's random generator: plain data or a CPU tensor; None where it is not
@@ -182,7 +182,7 @@ class SupportsCopies(Protocol):
     """An accelerator that can copy beside the step: batches are then on the device before they are asked for."""
 
     def copies(self, device: torch.device) -> Copies:
-        """Return what copies to ``device``."""
+        """Return the copies to ``device``."""
 
 
 class Graphs(Protocol):
@@ -202,7 +202,7 @@ class SupportsGraphs(Protocol):
     """An accelerator whose devices can record a training step (``Trainer(step="graphs")``)."""
 
     def graphs(self, device: torch.device) -> Graphs:
-        """Return what records steps on ``device``."""
+        """Return the recorder of steps on ``device``."""
 
 
 class Cpu(Accelerator):

@@ -111,7 +111,7 @@ def matched(
     synonyms: Mapping[str, str] = NOTHING,
     always: bool = False,
 ) -> Callable[..., Any] | None:
-    """Return what is called with the ``offered`` arguments by position, and calls ``function`` with those it takes.
+    """Return a callable of the ``offered`` arguments by position that passes ``function`` the ones that it takes.
 
     That is ``function`` itself where it takes just these. A parameter with a name of ``offered`` gets that argument;
     the others get what no name asks for, in the order of ``offered``: required ones, and those that
@@ -134,7 +134,7 @@ def matched(
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return function
     known, extra = [*offered, *constants], tuple(constants.values())
-    places: list[int] = []  # which of them fills each parameter
+    places: list[int] = []  # index of the argument for each parameter
     keywords: dict[str, int] = {}
     passed_over = False
     names = [synonyms.get(parameter.name, parameter.name) for parameter in parameters]
@@ -175,7 +175,7 @@ def by_place(
     always: bool,
     free: bool = True,
 ) -> bool:
-    """Return whether an optional parameter gets what comes next of ``offered``, of another name.
+    """Return whether an optional parameter gets the next ``offered`` argument, of another name.
 
     ``always``: whatever its default; else where no parameter asks for it by name (``free``) and the default
     is None or a whole number, as an index has it. Otherwise the default stays, with a warning.

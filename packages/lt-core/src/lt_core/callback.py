@@ -1,4 +1,4 @@
-"""Callbacks: what is added to a run without touching the module."""
+"""Callbacks: additions to a run that leave the module alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Callback(CallbackBase):
         """
 
     def take_over(self, trainer: TrainerAPI) -> None:
-        """Bring into this process what the run changed in others, beside weights and metrics; its state is loaded."""
+        """Apply changes that the run made in other processes, beside weights and metrics; its state is loaded."""
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 

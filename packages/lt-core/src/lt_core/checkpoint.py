@@ -1,4 +1,4 @@
-"""What writes and reads checkpoints: ``CheckpointIO``, the interface, and a default that keeps each in one plain file.
+"""Writing and reading of checkpoints: the interface ``CheckpointIO``, and a default of one plain file for each.
 
 The default is enough to save and to resume exactly. lt-checkpoint takes its place, by the group ``lt.checkpoint_io``,
 and brings the rest: URLs, Lightning's files, saving in the background, sharded checkpoints, errors that say more.
@@ -155,14 +155,14 @@ class CheckpointIO(Interface):
         return _default().times(folder)
 
     def header(self, path: StrPath) -> Header | None:
-        """Return what the checkpoint at ``path`` says of itself: run, time, step. No tensor is read, no code runs.
+        """Return the header of the checkpoint at ``path``: run, time, step. No tensor is read, no code runs.
 
-        None where it says nothing, cannot be read, or is not there: it then counts by :meth:`times`.
+        None if it has none, cannot be read, or is not there: it then counts by :meth:`times`.
         """
         return _default().header(path)
 
     def clean(self, folder: StrPath) -> None:
-        """Delete what killed writes have left in ``folder``; what is being written stays."""
+        """Delete the leftovers of killed writes in ``folder``; files being written stay."""
         _default().clean(folder)
 
     def verify(self, path: StrPath) -> None:
@@ -174,18 +174,18 @@ class CheckpointIO(Interface):
         _default().verify(path)
 
     def wait(self) -> None:
-        """Return when everything that was asked for is done; here it always is.
+        """Return when all requested writes are done; here they always are.
 
         Raises:
-            CheckpointError: for what has failed in the background since the last call.
+            CheckpointError: for background failures since the last call.
         """
 
     def is_writing(self) -> bool:
-        """Return, without waiting, whether something that was asked for is not done yet."""
+        """Return, without waiting, whether a requested write is not done yet."""
         return False
 
     def failures(self) -> dict[str, Exception]:
-        """Wait, and return what has failed in the background since the last call or :meth:`wait`, by path.
+        """Wait, and return the background failures since the last call or :meth:`wait`, by path.
 
         So each save has its own outcome. Where it is not known which one failed, as by default, the path is empty.
         """
@@ -200,7 +200,7 @@ class CheckpointIO(Interface):
 
 
 class OneFile(CheckpointIO):
-    """One plain file for each checkpoint, by what torch and Python bring."""
+    """One plain file for each checkpoint, written and read with torch and Python alone."""
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         file = local_path(path, storage_options)
@@ -383,7 +383,7 @@ class Stored(dict[str, Any]):
     """Tensors that are still on disk: None by name. Each rank reads its own part when it knows the module."""
 
     def read(self, like: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Return what is stored, each tensor sharded as its model is; called on every rank.
+        """Return the stored tensors, each sharded as its model is; called on every rank.
 
         Args:
             like: for a module's state its own tensors by name, which are filled in place; for an optimizer's state

@@ -1,4 +1,4 @@
-"""What users say to the other ranks: on a LightningModule and on the Trainer. With one rank all comes back as it is."""
+"""Communication between ranks, on a LightningModule and on the Trainer; the identity on one rank."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -18,7 +18,7 @@ class Collectives:
     """Every rank must make the same calls in the same order; a difference is an error that names ranks and calls."""
 
     def _ranks(self) -> Ranks | None:
-        """Return through whom to talk, or None where there is one rank only."""
+        """Return the ranks, or None if there is only one."""
         raise NotImplementedError(f"{type(self).__name__} must define _ranks()")
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
@@ -110,6 +110,6 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        # every rank's loss may have used what this one gave
+        # every rank's loss may depend on this rank's tensor
         summed = ctx.ranks.all_reduce(gradient.contiguous(), "sum")
         return summed[ctx.ranks.rank], None

@@ -1,4 +1,4 @@
-"""What gives data to a run, and the feed that the loops read from."""
+"""Data hooks, and the feeds that loops read batches from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DataSource:
         """
 
     def teardown(self, stage: str) -> None:
-        """Give back what :meth:`setup` took."""
+        """Release the resources of :meth:`setup`."""
 
     def train_dataloader(self) -> Any:
         """Return the loader or loaders to train on."""
@@ -74,7 +74,7 @@ _TIMED_EVERY = 16
 """One batch in so many is timed: a look at the clock at each would cost as much as reading a list."""
 
 _SHORT_WAIT = 2.0
-"""Seconds of waiting that are nobody's trouble."""
+"""Seconds of waiting that are not worth a hint."""
 
 
 class Feed(Interface):
@@ -94,7 +94,7 @@ class Feed(Interface):
     ``lt_testing.FeedKit`` tests what is said here.
 
     Attributes:
-        loader: what the user gave.
+        loader: the user's.
         num_batches: batches in an epoch on this rank, or None where the loader has no length.
         weight: weight of the loss of the batch just yielded, 1.0 unless the last global batch is shared unevenly
             (then ``n_r * W / N``), 0.0 for a stand-in batch on a rank that has no sample left.
@@ -270,7 +270,7 @@ def make_feed(
     """Return the feed for a loader: lt-data's where it is installed, else core's.
 
     Args:
-        loader: any iterable of batches, or what the user's ``*_dataloader`` returned for one loader.
+        loader: any iterable of batches, from a call or one of the user's ``*_dataloader`` hooks.
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
         shard: the part of the data that this rank reads.
         seed: the run's seed, from which shards are shuffled.
@@ -305,7 +305,7 @@ def holds_loaders(given: Any) -> bool:
 
 
 def each_loader(given: Any) -> list[Any]:
-    """Return the flat list of single loaders in what a user gives; none for None, or an empty list.
+    """Return the flat list of the user's single loaders; empty for None or an empty list.
 
     A list or dict of loaders stands for several, and so does a combined loader that reads one after the other.
     """

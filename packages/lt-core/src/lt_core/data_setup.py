@@ -1,4 +1,4 @@
-"""What a source of data keeps between runs: that its data is prepared, and where its ``setup`` began to draw."""
+"""State of a data source between runs: prepared data, and the generators where its ``setup`` began to draw."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEPT, _BUSY = "_lt_setup_draws", "_lt_in_setup"
 
 
 def done(source: object) -> set[str]:
-    """Return what was done for a source already: ``"prepare_data"``, and the stages that it was set up for.
+    """Return the finished preparations of a source: ``"prepare_data"``, and the stages that it was set up for.
 
     It is kept in the source's ``__dict__``, so that it travels with copies and pickles, as the data does.
     """
@@ -106,7 +106,7 @@ def prepare(
         source: a datamodule or module.
         ranks: says which process this is, and carries the messages.
         per_node: whether each node prepares its own data; default: ``source.prepare_data_per_node``.
-        call: what to call in place of ``source.prepare_data``.
+        call: replaces ``source.prepare_data``.
 
     Raises:
         Exception: what ``prepare_data`` raised, on this rank or another.

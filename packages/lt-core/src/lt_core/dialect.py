@@ -67,14 +67,14 @@ class Dialect:
     """
 
     def arguments(self, where: str, given: dict[str, Any], problems: list[ConfigError]) -> dict[str, Any]:
-        """Return the arguments of a call in today's names and values; what the dialect does not know as it is.
+        """Return the arguments of a call in today's names and values; unknown ones are left as they are.
 
         Asked when ``given`` has an argument that lt does not know, or a value that it would refuse; the result is
         checked as if the user had written it.
 
         Args:
             where: ``"Trainer"`` for the constructor, else the method: ``"fit"``, ``"validate"``, ``"test"``...
-            given: those that the user passed, by name; may be changed and returned.
+            given: the user's arguments by name; may be changed and returned.
             problems: gets an error for each contradiction, so that all mistakes of a call are reported together.
         """
         return given
@@ -100,7 +100,7 @@ class Dialect:
 
         Args:
             tree: the file's content.
-            optimizers: how many the run has that goes on.
+            optimizers: number of optimizers of the resumed run.
             batches: of an epoch; None where it is unknown.
             window: micro-batches of each optimizer step in an epoch.
         """
@@ -126,7 +126,7 @@ class Dialect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """What a class of Trainers does; lt's own way is that of the defaults. The Trainer of lt.compat has all as True.
+    """Behaviour of a class of Trainers. lt's own Trainer has the defaults, the Trainer of lt.compat has all as True.
 
     A subclass chooses by its attribute ``policy``, and may pickle with it::
 
@@ -134,7 +134,7 @@ class Policy:
             policy = Policy(offers_closures=True)
 
     Attributes:
-        loaders_before_hooks: the first epoch's iterator is made before ``on_train_start``, that of an evaluation before
+        loaders_before_hooks: the first epoch's iterator is made before ``on_train_start``, an evaluation's before
             ``on_validation_start``, so that random numbers are drawn in this order.
         single_precision: logged values are numbers of 32 bits, and summed as such.
         repeated_names: a second value under one name is a warning, no error.

@@ -17,13 +17,13 @@ from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 __all__ = ["SLACK", "UNITS", "AgreedTime", "Duration", "Every", "Unit", "expected_of", "multiples"]
 
 Unit = Literal["batches", "steps", "epochs", "samples", "tokens", "run", "seconds"]
-"""What a duration counts."""
+"""The units of a duration."""
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
 TIME = "a time: '30 min', 'DD:HH:MM:SS', datetime.timedelta(minutes=30) or {'minutes': 30}"
-"""What messages say that a time is."""
+"""Forms of a time, for messages."""
 
 SLACK = 1e-9
 """Of an interval: 30 steps are three tenths of 100, whatever 0.3 * 100 is in floating point."""
@@ -58,7 +58,7 @@ class Duration:
 
     @classmethod
     def of(cls, value: Any, units: Sequence[Unit] = ("seconds",), where: str = "{}") -> Duration:
-        """Return what a user wrote.
+        """Return the duration for a user's value.
 
         Args:
             value: a text of a number and a unit (``"1e6 samples"``; ``"1h 30min"``), or a time as ``"DD:HH:MM:SS"``,
@@ -122,7 +122,7 @@ class Duration:
 
     @classmethod
     def of_any(cls, value: Any) -> Duration:
-        """Return what a user wrote, in any unit."""
+        """Return the duration for a user's value, in any unit."""
         return cls.of(value, UNITS)
 
     def in_python(self) -> int | float | timedelta:
@@ -254,7 +254,7 @@ def multiples(elapsed: float, duration: Duration) -> int:
 
 
 def expected_of(units: Sequence[str]) -> str:
-    """Return what messages say that was expected: examples of ``units``."""
+    """Return the expectation for a message: examples of ``units``."""
     examples = ", ".join(repr(_EXAMPLES[unit]) for unit in units if unit in _EXAMPLES)
     return " or ".join(part for part in (examples, TIME * ("seconds" in units)) if part)
 

@@ -1,4 +1,4 @@
-"""Who says which process this is: rank, world size and where the processes meet."""
+"""The environment of a process: its rank, the world size and the place to meet."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -11,7 +11,7 @@ __all__ = ["Environment"]
 
 @dataclass(frozen=True, kw_only=True)
 class Environment(Interface):
-    """What one process knows of its job; the default is a job of one process.
+    """The facts of one process about its job; the default is a job of one process.
 
     A subclass for a cluster (torchrun, SLURM...) overrides :meth:`detect`, which reads the variables that its scheduler
     sets. It is found by an entry point in ``lt.environments``. ``lt_testing.EnvironmentKit`` tests what is said here.

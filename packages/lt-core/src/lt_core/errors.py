@@ -92,7 +92,7 @@ def _rebuild(kind: type[LtError], args: tuple[object, ...]) -> LtError:
 
 
 class UsageError(LtError, ValueError):
-    """What the user's code gives or asks for is wrong, in contrast to what happens to files and processes."""
+    """A mistake in the user's code, in contrast to failures of files and processes."""
 
 
 class ConfigError(UsageError):
@@ -104,7 +104,7 @@ class ConfigTypeError(ConfigError, TypeError):
 
 
 class PluginError(ConfigError):
-    """A name of a strategy, accelerator, logger... that nobody here provides, or that several do."""
+    """A name of a strategy, accelerator, logger... that no installed package provides, or several do."""
 
 
 class HookError(ConfigError):
@@ -204,7 +204,7 @@ def warn(
 
 @contextmanager
 def recording(what: str) -> Iterator[None]:
-    """Warn where ``what``, a file that only informs, cannot be written; the run goes on without it."""
+    """Warn when ``what``, an informative file, cannot be written, and continue without it."""
     try:
         yield
     except OSError as error:
@@ -231,11 +231,11 @@ def _frame_of_the_user() -> FrameType | None:
 _PASSED_OVER = frozenset(
     {"lt", "torch", "concurrent", "contextlib", "functools", "importlib", "multiprocessing", "runpy", "threading"}
 )
-"""Packages whose lines are not the user's, beside those of lt."""
+"""Packages beside lt whose frames are skipped in warnings."""
 
 
 def from_signal_handler(error: BaseException) -> bool:
-    """Return whether ``error`` was raised by the handler of a signal, so that what it interrupted did not fail.
+    """Return whether a signal handler raised ``error``, so that the interrupted code did not fail.
 
     torch's handler of SIGCHLD raises wherever the process is when a DataLoader worker was killed; let such errors pass.
     """

@@ -1,4 +1,4 @@
-"""Hyperparameters: what a class was made with, kept so that a checkpoint can make it again."""
+"""Hyperparameters: the arguments of a class, kept so that a checkpoint can make it again."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class HyperparametersMixin:
         Args:
             args: names of the arguments to keep; or one object that holds them all: a dict, a Namespace or a dataclass
                 instance. Default: all.
-            ignore: names to leave out, also of what a parent's ``__init__`` has kept.
+            ignore: names to leave out, including those kept by a parent's ``__init__``.
             frame: the frame of the ``__init__``, where a function in between makes this call.
             logger: whether loggers get them at the start of a run.
 
@@ -121,7 +121,7 @@ class HyperparametersMixin:
         state["_hparams_config"] = of_omegaconf(found)
         new = {name: value for name, value in kept.items() if name not in self.hparams}
         if of_omegaconf(found) and not self.hparams and len(kept) == len(found):
-            state["_hparams"] = found  # stays what it is: people hand it on to omegaconf's functions
+            state["_hparams"] = found  # unchanged: users pass it to omegaconf's functions
         else:
             if of_omegaconf(self.hparams):  # a parent's; it may be closed to other names
                 state["_hparams"] = AttributeDict(self.hparams)
@@ -196,7 +196,7 @@ def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: boo
 
 
 def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> None:
-    """Treat what a hook put among the hyperparameters of a checkpoint as any other: by name where it is no plain data.
+    """Save hyperparameters that a hook added to a checkpoint like all others: by name where they are no plain data.
 
     Args:
         checkpoint: changed in place.
@@ -258,7 +258,7 @@ def _init_arguments(owner: object, frame: FrameType) -> dict[str, Any] | None:
         if place.f_code.co_name == "__init__":
             names, _, rest, local = inspect.getargvalues(place)
             if names and local.get(names[0]) is owner:
-                more = local.get(rest or "")  # outer frames are those of subclasses, so they come over what was found
+                more = local.get(rest or "")  # outer frames belong to subclasses, whose arguments win
                 arguments = {**(arguments or {}), **{name: local[name] for name in names[1:] if name in local}}
                 arguments.update(more if isinstance(more, dict) else {})
         place = place.f_back

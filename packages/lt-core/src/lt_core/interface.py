@@ -1,4 +1,4 @@
-"""What a class overrides of an interface, and those written for an older one: arguments that came later are dropped.
+"""Overridden members of interfaces, and plug-ins for an older interface, which are called without newer arguments.
 
 A class is adapted while it is made, before there is an object of it: members are called from loops, callbacks and the
 user's own code, so a look at the signature where one of these calls would leave out the others.
@@ -21,7 +21,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Interface:
-    """The base of what plug-ins subclass. A class whose members take less than today's goes on without the rest.
+    """Base of the interfaces. Plug-ins whose members take fewer arguments than today's are called without the rest.
 
     Members that take less are wrapped; all others stay bare. Hooks of callbacks and modules are adapted by the loops.
     """

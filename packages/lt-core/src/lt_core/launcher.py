@@ -1,4 +1,4 @@
-"""Who starts the processes of a job."""
+"""Launchers start the processes of a job."""
 
 import multiprocessing
 import os
@@ -18,10 +18,10 @@ __all__ = ["Launcher", "RunResult", "end_with_parent", "is_interactive"]
 
 @dataclass(kw_only=True, slots=True)
 class RunResult:
-    """What a run leaves behind, as plain data that can cross a process boundary.
+    """The results of a run, as plain data that can cross a process boundary.
 
     Attributes:
-        outputs: what the run returns to the user: fit's history and newest file, a list of dicts for validate and
+        outputs: the user's result: fit's history and newest file, a list of dicts for validate and
             test, predictions.
         position: the counters where the run ended (see ``lt_loops.state.position.Position``).
         metrics: ``callback``, ``logged`` and ``progress_bar`` metrics as numbers, by kind and name.
@@ -81,7 +81,7 @@ class Launcher(Interface):
 
 
 def is_interactive() -> bool:
-    """Return whether somebody types the lines that run here: a notebook, IPython, Python's prompt.
+    """Return whether this is an interactive session: a notebook, IPython, Python's prompt.
 
     There is no script then that could be started once more, or that may be ended.
     """

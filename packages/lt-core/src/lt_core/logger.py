@@ -1,4 +1,4 @@
-"""Where metrics and hyperparameters of a run are shown to people."""
+"""The interface of loggers, which show metrics and hyperparameters."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Logger(Interface):
         """Record the model's graph, traced with ``input_array`` (the module's ``example_input_array``)."""
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
-        """Record what is no number: anything that :func:`lt_loggers.media.as_media` knows, or the
+        """Record a medium: any value that :func:`lt_loggers.media.as_media` knows, or the
         library's own objects.
 
         Read ``value`` before returning: the caller may change it afterwards.
@@ -122,7 +122,7 @@ class Logger(Interface):
         """Close the run: ``"success"``, ``"failed"`` or ``"interrupted"``. Later calls may open it again."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what lets a resumed run continue these very files: the version, and the length of each file.
+        """Return the state with which a resumed run continues the same files: the version, and each file's length.
 
         Called after :meth:`save`, on every rank; plain data.
         """

@@ -155,7 +155,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
 
     @property
     def _trainer(self) -> TrainerAPI | None:
-        """The Trainer, or None: what code written for Lightning reads by this name where there may be none."""
+        """The Trainer, or None; code written for Lightning reads this name."""
         reference: weakref.ref[Any] | None = self.__dict__.get("_trainer_reference")
         return reference() if reference is not None else None
 
@@ -201,7 +201,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         return before
 
     def _detach_run(self, before: dict[LightningModule, dict[str, Any]]) -> None:
-        """Belong to the run around the one that ends; without one ``self.trainer`` stays, for what is read of it."""
+        """Return to the outer run when this one ends; without one ``self.trainer`` stays readable."""
         for part in {*self._parts(), *before}:
             outer = before.get(part, before[self])
             last = part.__dict__.get("_trainer_reference")
@@ -211,12 +211,12 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
             part.__dict__.update({name: value for name, value in own.items() if value is not None})
 
     def _note_weights(self) -> None:
-        """Note that this module, with every LightningModule inside, is trained from here on."""
+        """Mark this module and every LightningModule inside as trained."""
         for part in self._parts():
             part._has_weights = True
 
     def _optimize_by(self, manual: ManualOptimization) -> None:
-        """Have ``manual_backward`` and ``optimizers()`` do what ``manual`` does, while a run goes on."""
+        """Use ``manual`` for ``manual_backward`` and ``optimizers()`` during a run."""
         self.__dict__["_manual"] = manual
 
     @property

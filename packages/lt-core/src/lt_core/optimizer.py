@@ -14,7 +14,7 @@ __all__ = ["LightningOptimizer"]
 
 
 class ManualOptimization(Protocol):
-    """What the Trainer hangs into a module whose ``automatic_optimization`` is False."""
+    """The Trainer's part of a module whose ``automatic_optimization`` is False."""
 
     optimizers: Sequence[LightningOptimizer]
 
@@ -66,7 +66,7 @@ class LightningOptimizer:
         return getattr(self.__dict__["_optimizer"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Write to torch's optimizer; torch's schedulers replace the ``step`` of what they were made with."""
+        """Write to torch's optimizer, except ``step``, which torch's schedulers replace."""
         if name == "step":
             self.__dict__[name] = value
         else:

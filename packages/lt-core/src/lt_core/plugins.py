@@ -164,7 +164,7 @@ def names(group: str) -> list[str]:
 
 
 def find(group: str, name: str) -> Any | None:
-    """Import and return what is called ``name`` in ``group``, or None where nobody provides it.
+    """Import and return the object named ``name`` in ``group``, or None if no package provides it.
 
     Raises:
         PluginError: when two packages provide the name, or when importing it fails.
@@ -183,11 +183,11 @@ def find(group: str, name: str) -> Any | None:
 
 
 def load(group: str, name: str) -> Any:
-    """Import and return what is called ``name`` in ``group``.
+    """Import and return the object named ``name`` in ``group``.
 
     Raises:
-        PluginError: for an unknown name; the message lists what is installed, what was probably meant, and the
-            package that brings the name.
+        PluginError: for an unknown name; the message lists the installed names, the nearest one, and the package that
+            brings the name.
     """
     found = find(group, name)
     if found is None:
@@ -232,7 +232,7 @@ def load_name(package: str, where: Mapping[str, str], name: str) -> Any:
     Args:
         package: its import name.
         where: the module of each name: absolute, or below the package as in ``".stopping.timer"``.
-        name: what is asked for.
+        name: the requested name.
 
     Raises:
         AttributeError: for a name that nobody knows.

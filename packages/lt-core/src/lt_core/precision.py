@@ -1,4 +1,4 @@
-"""In which number format the module computes."""
+"""The number format of the module."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -20,7 +20,7 @@ class Precision(Interface):
     A subclass is found by an entry point in ``lt.precision``.
 
     Attributes:
-        name: what users write in ``Trainer(precision=...)``.
+        name: its name in ``Trainer(precision=...)``.
         scales: True where the loss is scaled (GradScaler); closures of LBFGS are refused then.
         compute_dtype: the type to which :meth:`wrap_step` casts weights at each use (autocast's); None: they are used
             as they are. A strategy that gathers weights may gather them in it.
@@ -72,8 +72,8 @@ class Precision(Interface):
         return take_step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resume needs (the scaler's scale), as plain data."""
+        """Return the state for a resume (the scaler's scale), as plain data."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned, before the first step."""
+        """Load the result of :meth:`state_dict`, before the first step."""

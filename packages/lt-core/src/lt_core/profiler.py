@@ -1,4 +1,4 @@
-"""What measures where the time goes."""
+"""The interface of profilers."""
 
 import inspect
 from contextlib import AbstractContextManager, nullcontext
@@ -64,7 +64,7 @@ class Profiler(Interface):
 
 
 def by_action(profiler: Profiler) -> Profiler:
-    """Return ``profiler``, or what calls it where its ``start`` takes the name of an action and nothing else."""
+    """Return ``profiler``, wrapped by lt-compat if its ``start`` takes the name of an action and nothing else."""
     if is_overridden(profiler, "start", Profiler):
         required = [p for p in inspect.signature(profiler.start).parameters.values() if p.default is p.empty]
         if len(required) == 1:

@@ -1,4 +1,4 @@
-"""Which rank this process is, and how ranks talk: what callbacks, loops and launchers need of a strategy."""
+"""Ranks and their communication: the part of a strategy for callbacks, loops and launchers."""
 
 from typing import Any, final
 
@@ -11,7 +11,7 @@ __all__ = ["Ranks", "Supervisor"]
 
 
 class Supervisor:
-    """Whoever notices a rank that fails or hangs, by default nobody; loops say here how far their rank is."""
+    """Notices a rank that fails or hangs; the default does nothing. Loops report the progress of their rank here."""
 
     def ready(self) -> None:
         """Module and optimizers are made: from now on batches follow one another, until the run ends."""

@@ -83,7 +83,7 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
 
 
 def reset_seed() -> int | None:
-    """Seed a process just started with what :func:`seed_everything` left in the environment, and return it, or None."""
+    """Seed a new process from the environment as :func:`seed_everything` left it; return the seed, or None."""
     seed = seed_of_environment()
     if seed is not None:
         seed_everything(seed, workers=any(os.environ.get(name) == "1" for name in _WORKERS_VARIABLES), verbose=False)
@@ -91,7 +91,7 @@ def reset_seed() -> int | None:
 
 
 def seeding() -> tuple[int, int]:
-    """Return what differs once the generators of this process are seeded anew.
+    """Return a value that changes when the generators of this process are seeded anew.
 
     :func:`seed_everything` is counted. Of a bare :func:`torch.manual_seed` only the seed shows.
     """
@@ -132,7 +132,7 @@ def capture_generators() -> dict[str, Any]:
 
 
 def restore_generators(state: dict[str, Any]) -> None:
-    """Put the generators back to what :func:`capture_generators` returned; those that ``state`` lacks stay.
+    """Restore the generators from :func:`capture_generators`; generators missing in ``state`` stay.
 
     Generators of devices that are not here are left out: a run captured on a GPU goes on without one.
     """
@@ -209,7 +209,7 @@ def _check(seed: Any, source: str) -> int:
 
 
 def seed_of_environment() -> int | None:
-    """Return the seed that :func:`seed_everything`, here or in the parent process, left; None where nobody did."""
+    """Return the seed left by :func:`seed_everything` in this process or its parent; None without one."""
     for variable in _SEED_VARIABLES:
         if variable in os.environ:
             return _check(os.environ[variable], variable)

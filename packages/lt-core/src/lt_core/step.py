@@ -52,7 +52,7 @@ __all__ = ["RunningStep", "Step", "StepHandle"]
 
 @dataclass(frozen=True)
 class Step(Interface):
-    """A kind of training step: its settings, and what it declares. Each default is that of lt's own steps.
+    """A kind of training step: its settings and declarations. Defaults are those of lt's own steps.
 
     Frozen and picklable: it is made once, in the process that calls ``fit``, and begins anew in each run.
 
@@ -79,7 +79,7 @@ class Step(Interface):
 
         Args:
             module: the user's.
-            optimizers: those of ``configure_optimizers``.
+            optimizers: the result of ``configure_optimizers``.
             names: of the optimizers, where it returned a dict.
         """
         return True
@@ -89,7 +89,7 @@ class Step(Interface):
         return ()
 
     def refusal(self, asked: str, reasons: Sequence[str]) -> ConfigError:
-        """Return the error for a run with ``reasons`` against it; ``asked``: what has chosen the step."""
+        """Return the error for a run with ``reasons`` against it; ``asked``: the setting that chose the step."""
         text = f"{asked} cannot train this run: {'; '.join(reasons)}. Change that, or leave the step out."
         return ConfigError(text, code="LT314")
 
@@ -103,7 +103,7 @@ class Step(Interface):
 
 
 class RunningStep(Interface):
-    """A step in one run. Each default does what the Trainer does without it.
+    """A step in one run. Each default is the Trainer's own behaviour.
 
     Attributes:
         step: what began it; set by the Trainer, for the first batch on.
@@ -129,23 +129,23 @@ class RunningStep(Interface):
         self.handle.flush()
 
     def settle(self) -> None:
-        """Do what was put off: a log, a save, a validation or the end comes next, and weights and counts must agree."""
+        """Run the deferred steps, so that weights and counts agree before a log, a save, a validation or the end."""
 
     def next_due(self) -> float:
         """Return how many batches of the epoch are done when nothing may be put off any longer."""
         return inf
 
     def drop(self) -> None:
-        """Forget what was made for the optimizers and hooks so far: they have changed, or the run is over."""
+        """Drop everything made for the present optimizers and hooks: they have changed, or the run is over."""
 
     def state_dict(self) -> Any:
-        """Return what a checkpoint keeps and all ranks share, as plain data."""
+        """Return the state that all ranks share, as plain data."""
 
     def load_state_dict(self, state: Any) -> None:
         """Take back what :meth:`state_dict` returned, before the first batch."""
 
     def rank_state_dict(self) -> Any:
-        """Return what a checkpoint keeps of this rank, as plain data and tensors."""
+        """Return this rank's own state, as plain data and tensors."""
 
     def load_rank_state_dict(self, state: Any) -> None:
         """Take back what :meth:`rank_state_dict` returned on this rank, or on the one whose place it takes."""
@@ -160,13 +160,13 @@ class StepHandle(Protocol):
 
     Attributes:
         module: the user's.
-        strategy: also for what ranks must agree on (``gather_objects``) and graphs (``placement.accelerator``).
+        strategy: also for agreement of ranks (``gather_objects``) and graphs (``placement.accelerator``).
         precision: of training.
         optimizers: the run's; ``params`` are what they train, ``frequencies`` the batches in a row of each, if given.
         schedulers: with ``interval``, ``frequency``, ``reduce_on_plateau``.
         callbacks: the run's.
         settings: the Trainer's arguments, by attribute.
-        profiler: measures what goes through its ``wrap``; None where nobody asked.
+        profiler: measures the calls wrapped by its ``wrap``; None without one.
         kind: how lt would train by itself: ``"plain"``, ``"accumulated"``, ``"closure"``, ``"several"``, ``"manual"``.
     """
 
@@ -183,7 +183,7 @@ class StepHandle(Protocol):
     kind: str
 
     def hooks(self, name: str) -> Sequence[Callable[..., Any]]:
-        """Return the calls of a hook of callbacks and module; empty where nobody overrides it."""
+        """Return the calls of a hook of callbacks and module; empty if none overrides it."""
 
     def needs_closure(self, optimizer: Optimizer) -> bool:
         """Return whether an optimizer calls the training step by itself, as LBFGS does."""
@@ -252,7 +252,7 @@ class StepHandle(Protocol):
         """Return a context in which calls of ``self.log`` go into ``calls``: name, value, options, batch size."""
 
     def log(self, name: str, value: Any, options: Any, batch_size: int | None) -> None:
-        """Make a call that was put off."""
+        """Make a deferred call."""
 
     def log_weight(self) -> int:
         """Return the samples of the batch or piece in hand, as ``self.log`` counts them."""
@@ -261,7 +261,7 @@ class StepHandle(Protocol):
         """Return a call, good for once, that makes all metric objects what they are now."""
 
     def say(self, text: str) -> None:
-        """Print a line, on the rank that speaks."""
+        """Print a line on rank 0."""
 
     # ---- where the run stands ----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Where a run happens: the interface that loops call, with a default that works on one device in this process."""
+"""Strategies: placing, stepping, talking and saving, with a default for one device in this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Capabilities", "Placement", "Shard", "SingleDevice", "Strategy", "Su
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capabilities:
-    """What loops must know of a strategy. They read these flags, never its class or name.
+    """The properties of a strategy that loops read, in place of its class or name.
 
     Attributes:
         sharded_parameters: each rank holds only a part of the parameters, also outside the step.
@@ -40,10 +40,10 @@ class Capabilities:
         lock_step: ranks take the same number of steps together, never differing by more than one.
         syncs_in_forward: gradients are reduced by a wrapper around the step that :meth:`Strategy.bind` returns, during
             one backward (DDP). Plans with several backwards call the module directly and ``reduce_gradients``.
-        synchronous: after each step all ranks hold the same parameters, those of one step on all ranks' batches. False
+        synchronous: after each step all ranks hold the same parameters, from one step on all ranks' batches. False
             for decentralised strategies, whose replicas differ between two synchronisations.
-        lossy: what ranks send is changed on the way (compressed, quantized): numbers come near those of one process,
-            and no nearer.
+        lossy: messages between ranks are compressed or quantized, so that results only approximate those of one
+            process.
         sync_batchnorm: batch norm can be over the batches of all ranks (``Trainer(sync_batchnorm=True)``).
         lazy_execution: operations are recorded and run in :meth:`Strategy.batch_done` (XLA), so that several batches
             can be run as one.
@@ -81,7 +81,7 @@ class Capabilities:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """What the Trainer was asked for: which devices, on how many nodes, and what the environment says.
+    """The devices and nodes of a Trainer, and its environment.
 
     Attributes:
         accelerator: the kind of device.
@@ -103,7 +103,7 @@ class Placement:
 class Shard(NamedTuple):
     """Which part of the data this process reads: part ``index`` of ``count``."""
 
-    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a shard
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index
     count: int = 1  # type: ignore[assignment]
 
 
@@ -121,7 +121,7 @@ _TRAINERS = {
     "parallel_devices": "trainer.device_ids",
     "precision_plugin": "trainer.precision_plugin",
 }
-"""What strategies of the 2.x API hold and ours do not, and where it is."""
+"""Attributes of strategies in the 2.x API that ours lack, and where the Trainer has them."""
 
 
 class _Names(Ranks):
@@ -156,10 +156,10 @@ class _Names(Ranks):
         votes = self.gather_objects(bool(decision))
         return bool(min(votes) if all else max(votes))
 
-    if not TYPE_CHECKING:  # type checkers go on finding misspelt attributes
+    if not TYPE_CHECKING:  # type checkers still find misspelt attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raise an AttributeError that says where the Trainer has what strategies of the 2.x API hold."""
+            """Raise an AttributeError that names the Trainer's attribute for one of the 2.x API."""
             hint = f": read {_TRAINERS[name]}" if name in _TRAINERS else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
@@ -176,7 +176,7 @@ class Strategy(_Names, Interface):
     arguments; users may also pass an instance.
 
     Attributes:
-        capabilities: what loops must know of it.
+        capabilities: the properties that loops read.
         launcher: who starts the processes: a name from ``lt.launchers``, an object, or None (this process only).
             The Trainer turns a name into an object and gives it back in :meth:`place`.
     """
@@ -189,7 +189,7 @@ class Strategy(_Names, Interface):
     # ---- place -------------------------------------------------------------------------------------------------------
 
     def place(self, placement: Placement) -> None:
-        """Take over what the Trainer was asked for. Called once, before any launch; allocate nothing here.
+        """Take over the Trainer's placement. Called once, before any launch; allocate nothing here.
 
         Raises:
             ConfigError: when this strategy cannot run there (here: more than one device), or what was asked for is
@@ -290,7 +290,7 @@ class Strategy(_Names, Interface):
         return module, make_optimizers() if make_optimizers is not None else []
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
-        """Return what the loop calls for ``method`` (``"training_step"``, ``"validation_step"``...).
+        """Return the callable of the loop for ``method`` (``"training_step"``, ``"validation_step"``...).
 
         On one device this is the module's own bound method, so that there is no frame in between.
         """
@@ -369,7 +369,7 @@ class Strategy(_Names, Interface):
         optimizer.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what this rank must know beyond module and optimizers to go on exactly after a resume.
+        """Return this rank's state beyond module and optimizers for an exact resume.
 
         Plain data and tensors, which need not be alike on all ranks: steps since replicas last met, replicas that
         differ, errors that a compression feeds back. Called on every rank at each save of a training run.

@@ -1,4 +1,4 @@
-"""What people read of a run in the terminal: lines that never end it, paths, and work that takes long."""
+"""Terminal output of a run: lines that never end it, short paths, notices of slow work."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["SLOW", "LossyStream", "drop_unwritten", "say", "short_path", "visible", "waiting"]
 
 SLOW = 5.0
-"""Seconds after which a person who waits wants to know for what."""
+"""Seconds of waiting before a notice is printed."""
 
 
 class LossyStream:
@@ -57,7 +57,7 @@ class LossyStream:
 
 
 def drop_unwritten(stream: Any) -> None:
-    """Drop what a stream holds back because its file takes no more: Python's exit would fail to write it again."""
+    """Drop a stream's unwritten buffer when its file takes no more: Python's exit would fail to write it again."""
     with suppress(OSError, ValueError, AttributeError), Path(os.devnull).open("w") as null:
         number = stream.fileno()
         kept = os.dup(number)
@@ -95,7 +95,7 @@ def visible(text: str) -> str:
 
 @contextmanager
 def waiting(what: str, *, says: bool = True, after: float = SLOW) -> Iterator[None]:
-    """Print what the block is once it has lasted ``after`` seconds, and how long it took when it is over.
+    """Print a notice once the block has lasted ``after`` seconds, and its duration when it is over.
 
     Args:
         what: such as ``"Digits.prepare_data()"``.

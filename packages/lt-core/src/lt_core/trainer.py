@@ -1,4 +1,4 @@
-"""What callbacks, loggers, modules and kits may read or do of a Trainer."""
+"""The Trainer's interface for callbacks, loggers, modules and kits."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ class TrainerAPI(Protocol):
 
     @property
     def checkpoint_io(self) -> CheckpointIO:
-        """What writes and reads checkpoint files."""
+        """The writer and reader of checkpoint files."""
 
     @property
     def recorder(self) -> Recorder:
-        """What ``self.log`` writes to."""
+        """The recorder behind ``self.log``."""
 
     @property
     def optimizers(self) -> list[Optimizer]:
@@ -135,11 +135,11 @@ class TrainerAPI(Protocol):
 
     @property
     def named_checkpoint(self) -> str | None:
-        """The file that this fit goes on from, where it was named by its path: it is the user's to delete."""
+        """The checkpoint of this fit's resume if named by its path: only the user deletes it."""
 
     @property
     def resumes_automatically(self) -> bool:
-        """Whether the same call goes on from the newest checkpoint of this fit: ``ckpt_path="auto"``."""
+        """Whether repeating the call resumes from the newest checkpoint: ``ckpt_path="auto"``."""
 
     @property
     def fast_dev_run(self) -> bool | int:
@@ -265,11 +265,11 @@ class TrainerAPI(Protocol):
 
     @property
     def logged_metrics(self) -> dict[str, Tensor]:
-        """What went to the loggers last."""
+        """The values last sent to the loggers."""
 
     @property
     def progress_bar_metrics(self) -> dict[str, float]:
-        """What the progress bar shows."""
+        """The values in the progress bar."""
 
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
         """Send numbers to the loggers now, at ``step`` (default: the optimizer step)."""
@@ -310,7 +310,7 @@ class TrainerAPI(Protocol):
 
         Args:
             path: the file.
-            weights_only: leave out what a resume needs.
+            weights_only: leave out the state for a resume.
             owner: its ``on_saved(path)`` is called.
             trainable_only: leave out frozen parameters.
             exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``).
@@ -324,7 +324,7 @@ class TrainerAPI(Protocol):
         """Delete a checkpoint that this run wrote, after the saves requested before."""
 
     def trial(self, max_steps: int, **overrides: Any) -> Any:
-        """Run a short fit on a snapshot that is restored exactly; return what it measured (``lt_loops.trial.Trial``).
+        """Run a short fit on a snapshot that is restored exactly; return its measurements (``lt_loops.trial.Trial``).
 
         In ``validate``, ``test`` and ``predict`` it is a short evaluation.
 

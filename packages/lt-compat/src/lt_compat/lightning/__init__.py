@@ -1,1 +1,1 @@
-"""What packages built on Lightning import and call of its own modules, made of parts of lt."""
+"""Modules of Lightning that other packages import and call, made of parts of lt."""

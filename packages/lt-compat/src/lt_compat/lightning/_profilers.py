@@ -136,7 +136,7 @@ class SimpleProfiler(Profiler):
         self.recorded_durations[action_name].append(perf_counter() - self.current_actions.pop(action_name))
 
     def summary(self) -> str:
-        """Return a table of the actions, those that took most first."""
+        """Return a table of the actions, the longest first."""
         whole = perf_counter() - self.start_time
         totals = sorted(
             ((sum(times), len(times), name) for name, times in self.recorded_durations.items()), reverse=True
@@ -195,7 +195,7 @@ class AdvancedProfiler(Profiler):
         self.profiled_actions[action_name].disable()
 
     def summary(self) -> str:
-        """Return each action's functions, those that took most first."""
+        """Return each action's functions, the longest first."""
         stats = {}
         for name, profile in self.profiled_actions.items():
             if self.dump_stats:

@@ -1,4 +1,4 @@
-"""Accelerators as Lightning has them: what lt asks of one is answered by the methods that users write for Lightning."""
+"""Accelerators in Lightning's interface: lt's members call the methods that users write for Lightning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Word(str):
 
 
 class _Parse:
-    """``parse_devices``: of the class what Lightning calls, of an object what lt calls."""
+    """``parse_devices``: Lightning's on the class, lt's on an object."""
 
     def __init__(self, own: Any) -> None:
         self.own = own
@@ -59,7 +59,7 @@ class Methods(accelerator.Accelerator):
         super().open(device)
 
     def teardown(self) -> None:
-        """Give back what can be given back."""
+        """Release caches."""
         super().close()
 
     def get_device_stats(self, device: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Methods(accelerator.Accelerator):
     def register_accelerators(cls, accelerator_registry: Any) -> None:
         """Register the class."""
 
-    # ---- what lt asks ------------------------------------------------------------------------------------------------
+    # ---- lt's members ------------------------------------------------------------------------------------------------
 
     trainer: Any = None
     _devices: Any = None
@@ -89,7 +89,7 @@ class Methods(accelerator.Accelerator):
         return self.is_available()
 
     def indices(self, devices: Any) -> list[int]:
-        """Return indices for what a Trainer is given as its devices, by Lightning's methods of the subclass."""
+        """Return indices for a Trainer's ``devices``, by Lightning's methods of the subclass."""
         asked = self.auto_device_count() if devices == "auto" else devices
         kind: Any = type(self)
         found = self.get_parallel_devices(kind.parse_devices(asked))

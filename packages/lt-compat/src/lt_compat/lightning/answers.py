@@ -1,4 +1,4 @@
-"""Small things that packages import from Lightning's insides: what lt itself has no use for.
+"""Small utilities that packages import from Lightning's internals, for which lt itself has no use.
 
 Only :mod:`lt_compat.install` answers with them.
 """
@@ -49,7 +49,7 @@ _PREDICT_OUTPUT = list[Any] | list[list[Any]]
 _METRIC = Tensor | float
 EPOCH_OUTPUT = list[Any]
 SIGTERMException = SystemExit
-"""What ends a script after a signal; here that is Python's own."""
+"""The exception that ends a script after a signal; here Python's own."""
 LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
 
 
@@ -63,7 +63,7 @@ def apply_to_collection(
 
     Args:
         data: any nesting.
-        dtype: types of what is changed.
+        dtype: the types to change.
         function: gets each of them, then ``args`` and ``kwargs``.
         args: for the function.
         kwargs: for the function; ``wrong_dtype``, ``include_none`` and ``allow_frozen`` are taken out.
@@ -132,7 +132,7 @@ def suggested_max_num_workers(local_world_size: int = 1) -> int:
 
 
 def garbage_collection_cuda() -> None:
-    """Collect what nobody refers to any more, and empty CUDA's cache."""
+    """Collect garbage, and empty CUDA's cache."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -234,7 +234,7 @@ def _holder(model: Any, attribute: str) -> Any:
 
 
 def is_overridden(method_name: str, instance: object = None, parent: type | None = None) -> bool:
-    """Return whether an object has its own method of this name, and not that of ``parent`` (default: lt's base)."""
+    """Return whether an object overrides the method of this name of ``parent`` (default: lt's base)."""
     bases = (LightningModule, DataSource, Callback)
     base = parent or next((kind for kind in bases if isinstance(instance, kind)), None)
     if base is None:
@@ -334,7 +334,7 @@ def get_filesystem(path: str | os.PathLike[str], **kwargs: Any) -> Any:
 
 
 def load(path_or_url: str | os.PathLike[str] | IO[bytes], map_location: Any = None, **options: Any) -> dict[str, Any]:
-    """Return what a checkpoint file holds; plain data only."""
+    """Return the contents of a checkpoint file; plain data only."""
     return CheckpointIO().load_checkpoint(path_or_url, map_location)
 
 
@@ -342,7 +342,7 @@ _load = pl_load = load
 
 
 def save_hparams_to_yaml(config_yaml: str | os.PathLike[str], hparams: Any, use_omegaconf: bool = True) -> None:
-    """Write hyperparameters as YAML; those that are no plain data by their text.
+    """Write hyperparameters as YAML; values that are no plain data as text.
 
     Raises:
         ModuleNotFoundError: PyYAML is not installed; says how to install it.
@@ -372,7 +372,7 @@ def save_hparams_to_tags_csv(tags_csv: str | os.PathLike[str], hparams: Any) -> 
         csv.writer(file).writerows([("key", "value"), *given.items()])
 
 
-# ---- what is installed -----------------------------------------------------------------------------------------------
+# ---- installed packages ----------------------------------------------------------------------------------------------
 
 
 def __getattr__(name: str) -> bool:

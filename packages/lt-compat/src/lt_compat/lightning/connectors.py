@@ -1,4 +1,4 @@
-"""Of Lightning's connectors what several packages call."""
+"""The parts of Lightning's connectors that several packages call."""
 
 from __future__ import annotations
 

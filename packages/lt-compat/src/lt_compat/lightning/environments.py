@@ -24,10 +24,10 @@ __all__ = [
 
 
 class ClusterEnvironment:
-    """Who this process is, by Lightning's names. A subclass of the user's overrides what its cluster says.
+    """The environment of a process, by Lightning's names. A user's subclass overrides the facts of its cluster.
 
     Args:
-        given: what Lightning's take (``auto_requeue``, ``requeue_signal``, ``main_address``); lt asks the scheduler.
+        given: Lightning's arguments (``auto_requeue``, ``requeue_signal``, ``main_address``); lt asks the scheduler.
     """
 
     detects = ""
@@ -57,7 +57,7 @@ class ClusterEnvironment:
 
     @property
     def creates_processes_externally(self) -> bool:
-        """Whether somebody else starts the processes."""
+        """Whether the processes are started elsewhere."""
         return self.facts.processes_exist
 
     @property
@@ -97,7 +97,7 @@ class ClusterEnvironment:
         return self.facts.node_rank
 
     def validate_settings(self, num_devices: int, num_nodes: int) -> None:
-        """Do nothing: the strategy compares what was asked for with what was started."""
+        """Do nothing: the strategy compares the Trainer's numbers with the job's."""
 
     def teardown(self) -> None:
         """Do nothing."""

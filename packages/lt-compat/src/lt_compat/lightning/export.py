@@ -1,4 +1,4 @@
-"""Modules as ONNX and TorchScript files: what ``LightningModule.to_onnx`` and ``to_torchscript`` call."""
+"""Modules as ONNX and TorchScript files, for ``LightningModule.to_onnx`` and ``to_torchscript``."""
 
 from __future__ import annotations
 

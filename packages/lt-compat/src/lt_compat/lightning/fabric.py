@@ -40,7 +40,7 @@ __all__ = ["Fabric"]
 
 
 class Fabric(Collectives):
-    """What a loop by hand needs to run anywhere: placement, number format, ranks, files, loggers.
+    """The parts of a hand-written loop that runs anywhere: placement, number format, ranks, files, loggers.
 
     Args:
         accelerator: as the Trainer's.
@@ -340,7 +340,7 @@ class Fabric(Collectives):
 
     @staticmethod
     def seed_everything(seed: int | None = None, workers: bool | None = None, verbose: bool = True) -> int:
-        """Seed all generators, those of loader workers too unless ``workers=False``."""
+        """Seed all generators, including loader workers unless ``workers=False``."""
         return seed_everything(seed, workers is not False, verbose)
 
     # ---- files -------------------------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ class Fabric(Collectives):
 
 
 class _InFabric:
-    """What a LightningModule has for its Trainer, its recorder and its manual optimization while Fabric runs it."""
+    """The Trainer, recorder and manual optimization of a LightningModule that Fabric runs."""
 
     current_epoch = global_step = rank = 0
     slots = None
@@ -436,7 +436,7 @@ class _InFabric:
         fabric.backward(loss, *args, model=self._placed(), **kwargs)
 
     def resolve(self, name: str, given: Any, batch_size: int | None) -> Any:
-        """Return what takes the value of a call of ``self.log``."""
+        """Return the slot for the value of a call of ``self.log``."""
         return _Log(self._fabric(), name) if given.logger is not False else _Log(None, name)
 
     def __getattr__(self, name: str) -> Any:

@@ -22,7 +22,7 @@ __all__ = ["AcceleratorConnector", "Answers", "Face", "PrecisionFace", "Strategy
 
 
 class Answers(type):
-    """Classes whose objects are also those of lt's class."""
+    """Classes to which objects of lt's class belong too."""
 
     def __instancecheck__(cls, value: object) -> bool:
         base = vars(cls).get("of_lt")
@@ -88,7 +88,7 @@ def _itself(part: Any) -> Any:
 
 def _remove_checkpoint(strategy: Any, trainer: Any) -> Callable[..., None]:
     def remove(*given: Any) -> None:
-        """Delete a file: lt names what deletes it first, Lightning does not."""
+        """Delete a file; lt's method takes the CheckpointIO first, Lightning's does not."""
         strategy.remove_checkpoint(*given) if len(given) == 2 else trainer.remove_checkpoint(*given)
 
     return remove
@@ -96,7 +96,7 @@ def _remove_checkpoint(strategy: Any, trainer: Any) -> Callable[..., None]:
 
 def _save_checkpoint(strategy: Any, trainer: Any) -> Callable[..., None]:
     def save(*given: Any) -> None:
-        """Write a tree to a path: lt names what writes it first, Lightning does not, and the file is there after it."""
+        """Write a tree to a path; lt's method takes the CheckpointIO first. The file is complete when it returns."""
         if len(given) == 3:
             strategy.save_checkpoint(*given)
         else:
@@ -195,7 +195,7 @@ class PrecisionFace(Face):
     }
 
     def __getattr__(self, name: str) -> Any:
-        """Answer what of Lightning's formats only mixed precision has."""
+        """Have the attributes of Lightning's mixed precision."""
         if name in ("device", "autocast_context_manager") and self._part.name.endswith("-mixed"):
             return self._trainer.strategy.device.type if name == "device" else _context(self._part, self._trainer)
         return super().__getattr__(name)

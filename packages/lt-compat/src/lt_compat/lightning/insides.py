@@ -75,7 +75,7 @@ def convert_tensors_to_scalars(data: Any) -> Any:
 
 
 def parse_batch_shape(batch: Any) -> Any:
-    """Return the shape of a tensor, those of the parts of a list, ``"?"`` for anything else."""
+    """Return the shape of a tensor, a list of shapes for a list, ``"?"`` for anything else."""
     if hasattr(batch, "shape"):
         return list(batch.shape)
     return [parse_batch_shape(part) for part in batch] if isinstance(batch, list | tuple) else "?"
@@ -87,7 +87,7 @@ def size_text(total_model_size: float) -> str:
 
 
 def standard_metrics(trainer: Any) -> Mapping[str, int | str]:
-    """Return what a progress bar shows beside the metrics: the run's version."""
+    """Return the values of a progress bar beside the metrics: the run's version."""
     version = getattr(trainer.logger, "version", None)
     return {} if version is None else {"v_num": version[-4:] if isinstance(version, str) else version}
 

@@ -1,4 +1,4 @@
-"""What loggers of other packages import from Lightning's: hyperparameters made plain, checkpoints that are new."""
+"""Names that loggers of other packages import from Lightning's: plain hyperparameters, new checkpoints."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def flatten_dict(params: Mapping[Any, Any], delimiter: str = "/", parent_key: st
 
 
 def sanitize_callables(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``params`` with what can be called replaced by what it returns, or by its name."""
+    """Return ``params`` with callables replaced by their results, or by their names."""
     return {key: _result_or_name(value) for key, value in params.items()}
 
 
@@ -67,7 +67,7 @@ def add_prefix(metrics: Mapping[str, Tensor | float], prefix: str, separator: st
 
 
 def scan(checkpoint_callback: Any, logged_model_time: Mapping[str, float]) -> list[tuple[float, str, Any, str]]:
-    """Return time, path, score and kind of a callback's checkpoints that are newer than what was logged."""
+    """Return time, path, score and kind of a callback's checkpoints that are newer than the logged ones."""
     found = {
         getattr(checkpoint_callback, path): (getattr(checkpoint_callback, score), kind)
         for path, score, kind in (
@@ -82,7 +82,7 @@ def scan(checkpoint_callback: Any, logged_model_time: Mapping[str, float]) -> li
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``params`` with the text of what is no number, truth value, string or tensor."""
+    """Return ``params`` with all but numbers, booleans, strings and tensors as text."""
     return {
         key: value if isinstance(value, bool | int | float | str | Tensor) else str(value)
         for key, value in params.items()

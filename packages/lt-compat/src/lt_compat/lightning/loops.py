@@ -1,4 +1,4 @@
-"""The Trainer's loops, by Lightning's names: what packages read of them and set in them is the Trainer's own."""
+"""The Trainer's loops, by Lightning's names: packages read and set the Trainer's own values through them."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def kept(name: str, stage: str) -> property:
 
 
 class PredictLoop:
-    """What prediction reads.
+    """The loop of prediction.
 
     Args:
         trainer: whose.

@@ -23,7 +23,7 @@ _VARIABLE = "LT_COMPAT_PICKLE"
 
 
 def use_pickles() -> None:
-    """Have checkpoints of this process, and of those that it starts, hold any object."""
+    """Have checkpoints of this process, and of its child processes, hold any object."""
     os.environ[_VARIABLE] = "1"
 
 

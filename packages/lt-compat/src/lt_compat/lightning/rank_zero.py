@@ -1,4 +1,4 @@
-"""What only rank 0 does, by Lightning's names."""
+"""Calls on rank 0 only, by Lightning's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lightning's registries of strategies and accelerators: what is installed, and what users add under a name."""
+"""Lightning's registries of strategies and accelerators: installed ones, and the user's own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Registry(dict[str, dict[str, Any]]):
         return put if what is None else put(what)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an object of what is registered under ``name``, or is installed.
+        """Return an object of the class registered or installed under ``name``.
 
         Raises:
             KeyError: where there is neither, and no default.
@@ -61,7 +61,7 @@ class Registry(dict[str, dict[str, Any]]):
         raise KeyError(f"{name!r} not found in registry. Available names: {', '.join(self.names)}")
 
     def remove(self, name: str) -> None:
-        """Forget what was registered under a name."""
+        """Remove the registration of a name."""
         self.pop(name)
 
     @property

@@ -33,7 +33,7 @@ class LayerSummary:
 
 
 class ModelSummary(Table):
-    """lt's table, with what Lightning's holds beside it."""
+    """lt's table, with the attributes of Lightning's."""
 
     @property
     def named_modules(self) -> list[tuple[str, nn.Module]]:
@@ -42,7 +42,7 @@ class ModelSummary(Table):
 
     @property
     def total_layer_params(self) -> int:
-        """Parameters of all lines together; those of nested layers count in each."""
+        """Parameters of all lines together; nested layers count in each."""
         return sum(self.param_nums)
 
     @property

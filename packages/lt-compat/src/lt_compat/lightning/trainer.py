@@ -50,7 +50,7 @@ _SAID_IN_LIGHTNING = {
     "LT918": '.fit(ckpt_path="last") is set, but there is no last checkpoint available. No checkpoint will be loaded.',
     "LT921": "The number of training batches (2) is smaller than the logging interval Trainer(log_every_n_steps=50).",
 }
-"""By lt's code, the beginning of what Lightning 2.6 says there."""
+"""By lt's code, the beginning of Lightning 2.6's message."""
 
 
 POLICY = Policy(**{field.name: True for field in fields(Policy)})
@@ -68,7 +68,7 @@ def trainer_class() -> type:
 
         @property
         def strategy(self) -> Any:
-            """Where runs happen, with what Lightning keeps there."""
+            """The strategy, with Lightning's attributes."""
             return StrategyFace(super().strategy, self)
 
         @property
@@ -91,7 +91,7 @@ def trainer_class() -> type:
 
         @property
         def profiler(self) -> Any:
-            """What measures; without one, what measures nothing, by the names of actions."""
+            """The profiler, by names of actions; without one, a profiler that measures nothing."""
             return PassThroughProfiler() if self.settings.profiler is None else super().profiler
 
         @property
@@ -128,7 +128,7 @@ def trainer_class() -> type:
 
         @property
         def predict_loop(self) -> PredictLoop:
-            """What prediction reads."""
+            """The loop of prediction."""
             return PredictLoop(self)
 
         @property
@@ -160,7 +160,7 @@ def trainer_class() -> type:
                 return result
 
         def __getattr__(self, name: str) -> Any:
-            """Say what to read in place of Lightning's connectors."""
+            """Name the attribute to read in place of Lightning's connectors."""
             if name in _CONNECTORS:
                 raise AttributeError(f"trainer.{name} is not there: {_CONNECTORS[name]}. [LT917]", name=name, obj=self)
             return super().__getattr__(name)

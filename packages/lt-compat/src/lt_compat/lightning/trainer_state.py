@@ -76,7 +76,7 @@ class RunningStage(LightningEnum):
 
     @property
     def dataloader_prefix(self) -> str:
-        """What the names of loaders begin with."""
+        """The prefix of the names of loaders."""
         return "val" if self is RunningStage.SANITY_CHECKING else Stage(self.value).short
 
 

@@ -1,4 +1,4 @@
-"""Names for what steps and hooks take and return, for annotations in users' modules."""
+"""Types of the arguments and results of steps and hooks, for annotations in users' modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 STEP_OUTPUT: TypeAlias = Tensor | Mapping[str, Any] | None
-"""What a step returns: a loss of shape ``()``, a dict that holds it under ``"loss"``, or None to skip the batch."""
+"""The result of a step: a loss of shape ``()``, a dict with the key ``"loss"``, or None to skip the batch."""
 
 LRSchedulerTypeUnion: TypeAlias = LRScheduler | ReduceLROnPlateau
 LRSchedulerPLType: TypeAlias = LRSchedulerTypeUnion

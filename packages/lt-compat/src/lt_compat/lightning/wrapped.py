@@ -45,7 +45,7 @@ class FabricModule(nn.Module):
     ) -> None:
         super().__init__()
         before = dict(module.named_parameters())
-        self.strategy: Any = object.__new__(type(strategy))  # copy() leaves out what no other process can have
+        self.strategy: Any = object.__new__(type(strategy))  # copy() leaves out process-local parts
         self.strategy.__dict__.update(strategy.__dict__)
         self.forward_module = _Calls(module)
         if move_to_device or not self.strategy.one_process:
@@ -82,11 +82,11 @@ class FabricModule(nn.Module):
         return output if self._precision.name == "32-true" else _in_dtype(output, torch.get_default_dtype())
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return that of the user's module."""
+        """Return the state dict of the user's module."""
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load that of the user's module."""
+        """Load the state dict of the user's module."""
         return self.module.load_state_dict(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -97,7 +97,7 @@ class FabricModule(nn.Module):
         return partial(self._through, name) if bound else getattr(self.module, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Write what the user's module has, or this one does not, to the user's."""
+        """Write attributes of the user's module, and new ones, to the user's."""
         mine = name in ("strategy", "forward_module", "training") or "_marked" not in self.__dict__
         super().__setattr__(name, value) if mine else setattr(self.module, name, value)
 
@@ -129,7 +129,7 @@ class FabricDataLoader:
 
 
 class DistributedSamplerWrapper(DistributedSampler[Any]):
-    """A rank's part of what another sampler yields."""
+    """A rank's part of another sampler's indices."""
 
     def __init__(self, sampler: Sampler[Any], *given: Any, **options: Any) -> None:
         super().__init__(sampler, *given, **options)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ __all__ = ["Change", "MigrationError", "main", "migrate_text", "parser"]
 
 
 class MigrationError(Exception):
-    """What cannot be rewritten at all: shown without a traceback, exit status 2. Its code stands at the end."""
+    """A file that cannot be rewritten at all: shown without a traceback, exit status 2. Its code stands at the end."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(f"{message} [{code}]")
@@ -34,7 +34,7 @@ class Change(NamedTuple):
         path: the file.
         old: its text.
         new: its text in the words of lt.
-        left: what could not be rewritten.
+        left: the places that could not be rewritten.
     """
 
     path: Path
@@ -53,7 +53,7 @@ _MAGIC = re.compile(r"^\s*[%!?]", re.MULTILINE)
 
 
 def migrate_text(text: str) -> tuple[str, list[Left]]:
-    """Return Python source in the words of lt, and what a person has to look at.
+    """Return Python source in the words of lt, and notes on the places to look at.
 
     Args:
         text: the source of one module.
@@ -118,7 +118,7 @@ def _changes(path: Path) -> Iterator[Change]:
         raise MigrationError(f"{path} is not there.", code="LT169")
     for file in _files(path) if path.is_dir() else [path]:
         try:
-            with file.open(encoding="utf-8", newline="") as stream:  # line ends stay what they are
+            with file.open(encoding="utf-8", newline="") as stream:  # keeps line ends
                 text = stream.read()
         except (UnicodeDecodeError, OSError):
             continue
@@ -214,7 +214,7 @@ def _show(change: Change) -> None:
 
 
 def _show_left(changes: Sequence[Change]) -> None:
-    """Print what a person has to look at, those with the same advice together."""
+    """Print the places to look at, grouped by advice."""
     by_advice: dict[str, list[str]] = {}
     for change in changes:
         for item in change.left:

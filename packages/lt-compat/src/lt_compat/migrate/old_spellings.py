@@ -20,7 +20,7 @@ class Left(NamedTuple):
     Attributes:
         line: from 1.
         what: the text that stands there.
-        advice: what to do.
+        advice: the remedy.
     """
 
     line: int
@@ -146,18 +146,18 @@ LEFT_HOOKS = {
     "validation_epoch_end": "it still works, with a note: keep the outputs yourself and write on_validation_epoch_end",
     "validation_step_end": "do it in validation_step",
 }
-"""Hooks that cannot be rewritten by themselves, and what to do."""
+"""Hooks that cannot be rewritten by themselves, and remedies."""
 
 ADVICE = {
     "from_argparse_args": "it still works, with a note; LightningCLI is the way of today",
     "add_argparse_args": "it still works, with a note; LightningCLI is the way of today",
     "hparams_assignment": "write self.save_hyperparameters(hparams): self.hparams cannot be assigned",
 }
-"""What to do about other things of 1.x."""
+"""Remedies for other things of 1.x."""
 
 
 def new_arguments(given: Mapping[str, str]) -> tuple[dict[str, Arguments], dict[str, str]]:
-    """Return what stands in the place of each argument of a Trainer, and advice for those that stay as they are.
+    """Return the replacement of each argument of a Trainer, and advice for the others.
 
     Args:
         given: name and source text of each value, in order.

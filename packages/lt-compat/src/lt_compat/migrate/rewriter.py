@@ -19,7 +19,7 @@ _TOP = frozenset(root.partition(".")[0] for root in ROOTS)
 
 
 def rewrite(text: str) -> tuple[str, list[Left]]:
-    """Return source in the words of lt, and what a person has to look at.
+    """Return source in the words of lt, and notes on the places to look at.
 
     Raises:
         SyntaxError: for what is no Python.
@@ -307,7 +307,7 @@ def _alias(new: str, old: str, alias: cst.ImportAlias) -> cst.ImportAlias:
 
 
 def _arguments(old: cst.Arg, new: Mapping[str, str]) -> list[cst.Arg]:
-    """Return what stands in the place of an argument; its own comma, with the line's end, comes after the last."""
+    """Return the replacement of an argument; its own comma, with the line's end, comes after the last."""
     made = [old.with_changes(keyword=cst.Name(name), value=_value(old, text)) for name, text in new.items()]
     return [*(argument.with_changes(comma=_COMMA) for argument in made[:-1]), *made[-1:]]
 

@@ -1,1 +1,1 @@
-"""Names of Lightning: where each is in lt, and stand-ins for those that are nowhere."""
+"""Names of Lightning: their places in lt, and stand-ins for missing ones."""

@@ -86,7 +86,7 @@ GONE = {
     "strategies:DeepSpeedStrategy": "write strategy='fsdp'",
     "strategies:DataParallelStrategy": "write strategy='ddp'",
 }
-"""What has no counterpart, and what to do instead."""
+"""Names without a counterpart, and remedies."""
 
 
 class Counterpart(NamedTuple):
@@ -94,7 +94,7 @@ class Counterpart(NamedTuple):
 
     Attributes:
         module: such as ``lt.callbacks``.
-        name: what it is called there; empty for the module itself.
+        name: its name there; empty for the module itself.
     """
 
     module: str
@@ -132,7 +132,7 @@ def counterpart(path: str, name: str) -> Counterpart | None:
 
     Args:
         path: of the module, from :func:`path_below_root`.
-        name: what is imported from it, a submodule perhaps.
+        name: the name imported from it, perhaps a submodule.
     """
     key = f"{path}:{name}"
     if key in GONE:
@@ -149,7 +149,7 @@ def counterpart(path: str, name: str) -> Counterpart | None:
 
 
 def why_gone(path: str, name: str) -> str:
-    """Return what to do about a name without a counterpart, or an empty string where nothing is known."""
+    """Return the remedy for a name without a counterpart, or an empty string."""
     keys = [f"{path}:{name}", f"{path}.{name}" if path else name]
     while path:
         keys.append(path)

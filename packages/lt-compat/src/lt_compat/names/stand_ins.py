@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["is_public", "is_stand_in", "modules", "stand_in"]
 
 _PRIVATE = ("NeptuneLogger", "_CheckpointConnector", "_ResultMetric")
-"""Beside them those that several packages import: for annotations and checks of classes."""
+"""Further names that several packages import, for annotations and checks of classes."""
 
 
 class _StandIn:

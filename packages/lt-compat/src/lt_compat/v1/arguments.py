@@ -17,11 +17,11 @@ Change = Callable[[Any, dict[str, Any]], str]
 
 
 def translate(given: Mapping[str, Any], problems: list[ConfigError] | None = None) -> dict[str, Any]:
-    """Return the arguments of a Trainer with those of 1.x written as in 2.x; the others as they are.
+    """Return the arguments of a Trainer, with 1.x's written as in 2.x; the others as they are.
 
     Args:
         given: arguments as the user wrote them; an old one that is None says nothing, but for ``weights_summary``.
-        problems: gets what is wrong, in place of an error.
+        problems: gets the mistakes, in place of an error.
 
     Raises:
         ConfigError: when an old and a new argument contradict each other, or for what 2.x no longer does.
@@ -57,7 +57,7 @@ _LOADERS = {
     "validate": ("val_dataloaders", "dataloaders"),
     "test": ("test_dataloaders", "dataloaders"),
 }
-"""What the loaders of a run were called, and are called."""
+"""Old and new names of the loaders of a run."""
 
 
 def with_new_loaders(run: str, given: dict[str, Any], problems: list[ConfigError]) -> dict[str, Any]:

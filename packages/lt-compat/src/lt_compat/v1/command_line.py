@@ -21,7 +21,7 @@ _TEXT = ("accelerator", "strategy", "devices", "precision", "default_root_dir", 
 """Arguments whose text is read by others: devices ``"0,1"``, a folder named ``2024``."""
 
 _FLAGS = ("replace_sampler_ddp", "reload_dataloaders_every_epoch", "stochastic_weight_avg", "terminate_on_nan")
-"""Options of 1.x that may stand without a value, beside those of today whose type has a flag."""
+"""Options of 1.x that may stand without a value, beside today's flags."""
 
 
 def class_method(trainer: type, name: str) -> Callable[..., Any] | None:
@@ -67,11 +67,11 @@ def _add_argparse_args(trainer: type, parent_parser: ArgumentParser, use_argumen
 
 
 def _from_argparse_args(trainer: type, args: Namespace | ArgumentParser, **overrides: Any) -> Any:
-    """Return a Trainer made from parsed arguments; those that it does not know are left to others.
+    """Return a Trainer made from parsed arguments; unknown ones are ignored.
 
     Args:
         trainer: the class.
-        args: what the parser returned, or the parser itself, which then parses the command line.
+        args: the parsed arguments, or the parser itself, which then parses the command line.
         overrides: arguments that come before the parsed ones, such as ``callbacks=[...]``.
     """
     _note("Trainer.from_argparse_args(args)", "Trainer(max_epochs=args.max_epochs, ...)")
@@ -93,7 +93,7 @@ def _parameters(trainer: type) -> dict[str, inspect.Parameter]:
 
 
 def _names(trainer: type) -> dict[str, None]:
-    """Return the names of all arguments that it takes, those of before too."""
+    """Return the names of all its arguments, old ones included."""
     former = getattr(trainer, "former_arguments", ())
     return dict.fromkeys((*_parameters(trainer), *former, *OLD_ARGUMENTS))
 

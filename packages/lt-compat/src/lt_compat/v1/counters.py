@@ -1,4 +1,4 @@
-"""What is elsewhere in checkpoints of Lightning's: where the run stood, 1.x or 2.x."""
+"""The progress of a run in Lightning's checkpoints, of 1.x or 2.x."""
 
 from __future__ import annotations
 

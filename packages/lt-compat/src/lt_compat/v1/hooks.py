@@ -133,14 +133,14 @@ def _call_each(calls: list[Callable[..., Any]], trainer: TrainerAPI, module: Lig
         call(*arguments)
 
 
-# ---- what was returned to be logged ----------------------------------------------------------------------------------
+# ---- returned dicts of values to log ---------------------------------------------------------------------------------
 
 RETURNED = ("log", "progress_bar")
-"""Keys of what a step or an epoch's end returned up to 0.9: dicts of what was to be logged and shown."""
+"""Keys in the results of steps and epoch ends up to 0.9: dicts of values to log and show."""
 
 
 def log_returned(module: LightningModule, returned: Mapping[str, Any], where: str) -> None:
-    """Log what a method returned under ``log`` and ``progress_bar``, as up to 0.9.
+    """Log a method's results under ``log`` and ``progress_bar``, as up to 0.9.
 
     An epoch's end could return numbers beside these, for callbacks to monitor. Names that the module logs by itself,
     and what is no number, are left alone.
@@ -176,7 +176,7 @@ def _is_number(value: Any) -> bool:
 
 
 def adapted_module(module: LightningModule, hooks: OldHooks | None = None) -> LightningModule:
-    """Return a module whose hooks and steps take what lt calls them with; the user's own where all of them do."""
+    """Return a module whose hooks and steps take lt's arguments; the user's own if all of them do."""
     methods = _adapted_hooks(module, LightningModule, _ADAPTED, hooks)
     for name in ("training_step", "validation_step", "test_step"):
         end = getattr(module, f"{name}_end", None)
@@ -191,7 +191,7 @@ def adapted_module(module: LightningModule, hooks: OldHooks | None = None) -> Li
 
 
 def adapted_callback(callback: Callback, trainer: TrainerAPI, module: LightningModule, hooks: OldHooks) -> Callback:
-    """Return a callback whose hooks take what lt calls them with; the user's own where all of them do."""
+    """Return a callback whose hooks take lt's arguments; the user's own if all of them do."""
     methods = _adapted_hooks(callback, Callback, CALLBACK_HOOKS, hooks, trainer, module)
     return _with_methods(callback, {name: _past_trainer_and_module(call) for name, call in methods.items()})
 
@@ -199,7 +199,7 @@ def adapted_callback(callback: Callback, trainer: TrainerAPI, module: LightningM
 def _adapted_hooks(
     owner: Any, base: type, names: Iterable[str], hooks: OldHooks | None, *first: Any
 ) -> dict[str, Callable[..., Any]]:
-    """Return what calls each hook that does not take what lt has, both without the arguments ``first``."""
+    """Return an adapter for each hook that does not take lt's arguments, without the arguments ``first``."""
     found: dict[str, Callable[..., Any]] = {}
     for name in names:
         method = getattr(owner, name, None) if is_overridden(owner, name, base) else None
@@ -234,7 +234,7 @@ def _with_methods(owner: T, methods: Mapping[str, Callable[..., Any]], remade: C
     kept = ("__module__", "__qualname__", "__doc__", "batch_hooks_every")
     space: dict[str, Any] = {name: getattr(kind, name) for name in kept if hasattr(kind, name)}
     for name, call in methods.items():
-        # what the object itself has by this name would come before a method of its class
+        # an attribute of the object would hide a method of its class
         space[name] = _as_property(call) if name in vars(owner) else _as_method(call, getattr(kind, name))
     if remade is not None:
         space["__reduce_ex__"] = lambda self, protocol: (remade, (owner,))
@@ -255,7 +255,7 @@ def _as_method(call: Callable[..., Any], own: Any) -> Callable[..., Any]:
     signature = inspect.signature(call)
     owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     made.__signature__ = signature.replace(parameters=[owner, *signature.parameters.values()])
-    made.__wrapped__ = own  # what a warning about the method shows
+    made.__wrapped__ = own  # warnings show this method
     return method
 
 
@@ -286,11 +286,11 @@ def call_init_hooks(trainer: TrainerAPI) -> None:
 # ---- a callback's own state, as up to 1.5 ----------------------------------------------------------------------------
 
 _STATE_NAMES = ("callback_state", "checkpointed_state")
-"""What the argument of ``on_load_checkpoint`` was called while it was the callback's own state."""
+"""Names of ``on_load_checkpoint``'s argument while it was the callback's own state."""
 
 
 def own_state(hook: Callable[..., Any], name: str) -> Callable[..., Any] | None:
-    """Return what takes the checkpoint, for a callback's method that returns or takes its own state; else None."""
+    """Return an adapter to whole checkpoints for a method of a callback's own state; else None."""
     if not isinstance(hook, partial) or not isinstance(callback := getattr(hook.func, "__self__", None), Callback):
         return None
     own: Callable[..., Any] = hook.func
@@ -324,7 +324,7 @@ def _note(old: str, new: str, method: Callable[..., Any]) -> None:
 
 
 def _defined(owner: object, name: str) -> Any:
-    """Return an attribute that the class or the object has; not what a ``__getattr__`` makes up for any name."""
+    """Return an attribute of the class or the object, without asking ``__getattr__``."""
     return getattr(owner, name, None) if hasattr(type(owner), name) or name in vars(owner) else None
 
 

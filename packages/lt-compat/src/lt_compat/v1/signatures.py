@@ -1,4 +1,4 @@
-"""Parameters of hooks that 1.x filled, and what they get now."""
+"""Parameters of hooks in 1.x, and their values now."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SYNONYMS: Mapping[str, str] = {
 
 
 def as_in_1_x(hook: Callable[..., Any], offered: Sequence[str], extra: Mapping[str, Any]) -> Callable[..., Any] | None:
-    """Return what is called with today's arguments, of which ``hook`` gets those that it had; None where it had none.
+    """Return a callable of today's arguments that passes ``hook`` the ones it had in 1.x; None for a hook without any.
 
     Args:
         hook: a bound method.

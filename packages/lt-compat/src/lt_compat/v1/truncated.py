@@ -43,7 +43,7 @@ class _Running(RunningStep):
     _hiddens: Any = None
 
     def bind(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``step``, which takes ``(batch, batch_idx, hiddens)``, called with what the part before returned."""
+        """Return ``step``, which takes ``(batch, batch_idx, hiddens)``, called with the previous part's result."""
         return partial(self._run_part, step)
 
     def _run_part(self, step: Callable[..., Any], batch: Any, index: int) -> Any:

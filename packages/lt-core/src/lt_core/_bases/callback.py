@@ -1,4 +1,4 @@
-"""What a Trainer knows of a callback beside its hooks: its place, its role, its state."""
+"""The part of a callback beside its hooks: its place, its role, its state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CallbackBase:
     monitors: bool = False
     role: str = ""
     batch_hooks_every: int = 1
-    _logs_as: Any = None  # the module of the run that goes on
+    _logs_as: Any = None  # the module of the present run
     _fitted_in: str = ""  # the name of the last fit's run
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -50,18 +50,18 @@ class CallbackBase:
         return f"{type(self).__qualname__}{settings!r}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resume needs, as plain data and tensors."""
+        """Return the state for a resume, as plain data and tensors."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; called before ``on_fit_start``."""
+        """Load the result of :meth:`state_dict`; called before ``on_fit_start``."""
 
     def explain(self) -> str:
-        """Return in a few words what it will do and when, for ``trainer.explain()``; empty where its hooks say it."""
+        """Return a short description for ``trainer.explain()``; empty to list the hooks."""
         return ""
 
     def _log_as(self, module: Any) -> None:
-        """Log as ``module`` does, while its run goes on; None: nowhere."""
+        """Log through ``module`` during its run; None: nowhere."""
         self.__dict__.pop("_logs_as", None)
         if module is not None:
             self._logs_as = module
@@ -85,4 +85,4 @@ class CallbackBase:
         """
 
     def on_save_failed(self, path: str, error: BaseException) -> None:
-        """A checkpoint that this callback asked for could not be written; training goes on."""
+        """A checkpoint requested by this callback could not be written; training continues."""

@@ -1,4 +1,4 @@
-"""What a module of the user's has without a Trainer: steps, hooks, ``self.log``, hyperparameters."""
+"""The part of a user's module without a Trainer: steps, hooks, ``self.log``, hyperparameters."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
         """
 
     def configure_optimizers(self) -> Any:
-        """Return what optimizes the module.
+        """Return the optimizers of the module.
 
         An optimizer; a list of them; a dict ``{"optimizer": ..., "lr_scheduler": scheduler or config}``; two lists
         (optimizers, schedulers); a dict of named optimizers (or of such dicts); or None. A scheduler's config has the

@@ -1,4 +1,4 @@
-"""Whatever of a module leads to a Trainer is hidden from torch.jit."""
+"""Properties of modules that are hidden from torch.jit, since they lead to a Trainer."""
 
 from traceback import walk_stack
 
@@ -6,13 +6,13 @@ from lt_core import plugins
 
 
 class JitUnusedProperties:
-    """``__jit_unused_properties__``: those that TorchScript cannot read, as they lead to a Trainer; by lt-compat."""
+    """``__jit_unused_properties__``: properties that lead to a Trainer, which TorchScript cannot read; by lt-compat."""
 
     def __get__(self, module: object, kind: type) -> list[str]:
         return plugins.load("defaults", "jit_unused_properties")(kind) if read_by_torch_jit() else []
 
 
 def read_by_torch_jit() -> bool:
-    """Return whether torch.jit is going through the names of a class: what has no value just then must not be there."""
+    """Return whether torch.jit is reading the attributes of a class: missing values must raise AttributeError then."""
     readers = ("torch.jit._recursive", "torch._jit_internal")
     return any(frame.f_globals.get("__name__") in readers for frame, _ in walk_stack(None))

@@ -1,1 +1,1 @@
-"""Files: written complete or not at all, what a checkpoint may hold and says of itself, and what is made from one."""
+"""Files: atomic writes, the contents and headers of checkpoints, and their types."""

@@ -1,4 +1,4 @@
-"""The form that hyperparameters have in a file, and the way back: plain data, with marks that say what it was."""
+"""Hyperparameters as plain data in a file, with marks of their types, and back."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class NotPlainError(Exception):
 
 
 class Form:
-    """Turns values to plain data. What has no such form raises ``NotPlainError``.
+    """Converts values to plain data; raises ``NotPlainError`` for a value without a plain form.
 
     Args:
-        names: give texts for people: the name of what has no form, numbers of tensors, sorted sets.
+        names: convert for people: names of other objects, numbers of tensors, sorted sets.
         annotated: give enum members and dataclasses the form from which an annotation brings them back.
 
     Attributes:
-        marks: what a file says beside the plain data: types, each with the keys that lead to a value of it.
+        marks: the types to restore, each with the keys that lead to a value.
     """
 
     def __init__(self, *, names: bool = False, annotated: bool = False) -> None:
@@ -159,7 +159,7 @@ def _simple(value: Any) -> Any | None:
         and getattr(value, "dtype", None) is not None
         and value.dtype.kind in "biufcSU"
     ):
-        return value.tolist()  # scalars; for people, arrays of what torch has no type for too
+        return value.tolist()  # scalars; for people, also arrays without a torch type
     return None
 
 
@@ -246,7 +246,7 @@ def of_omegaconf(value: Any) -> bool:
 
 
 def _resolved(value: Any) -> Any:
-    """Return what a container of omegaconf's holds, with the values that its interpolations stand for."""
+    """Return an omegaconf container as plain data, with its interpolations resolved."""
     return sys.modules["omegaconf"].OmegaConf.to_container(value, resolve=True) if of_omegaconf(value) else value
 
 

@@ -53,7 +53,7 @@ def write_atomically(
     Args:
         path: the final name; its folder is made.
         write: writes the contents to the file that it gets, front to back.
-        check: raises when what was written, and can be read from the file that it gets, is not right.
+        check: reads the written file, and raises if it is not right.
 
     Raises:
         OSError: from the file system. The old file is then as it was.
@@ -100,7 +100,7 @@ def sync_directory(folder: Path) -> None:
 
 
 def clean_leftovers(folder: str | PathLike[str]) -> list[Path]:
-    """Delete the files that killed writes have left in ``folder``; return them. What is being written stays."""
+    """Delete the leftovers of killed writes in ``folder`` and return them. Files being written stay."""
     if not Path(folder).is_dir():
         return []
     return [entry for entry in sorted(Path(folder).iterdir()) if _LEFTOVER.match(entry.name) and _removed(entry)]
@@ -133,7 +133,7 @@ _WAYS_OUT = {
 
 
 def name_beside(path: Path) -> Path:
-    """Return a new name in the folder of ``path``, which :func:`clean_leftovers` knows for what it is."""
+    """Return a new name in the folder of ``path`` that :func:`clean_leftovers` recognizes."""
     name = path.name.encode(errors="surrogateescape")[:200].decode(errors="ignore")  # file systems count bytes
     return path.with_name(f".{name}.{secrets.token_hex(6)}.tmp")
 
@@ -150,7 +150,7 @@ class _Faithful(io.RawIOBase):
         return True
 
     def write(self, data: Any, /) -> int:
-        if self.error is not None:  # the buffer above is emptied as it goes, and nobody would hear of its error
+        if self.error is not None:  # the buffer is flushed once more when it is deleted
             return len(data)
         try:
             written = self.raw.write(data)
@@ -162,7 +162,7 @@ class _Faithful(io.RawIOBase):
 
 
 def fill(raw: IO[bytes], write: Callable[[IO[bytes]], object]) -> int:
-    """Have ``write`` fill a file; return the bytes written. The first error of the file itself is what comes out."""
+    """Have ``write`` fill a file; return the number of bytes. The first error of the file itself is raised."""
     faithful = _Faithful(raw)
     buffered = io.BufferedWriter(faithful, _BUFFER)  # most pieces of an archive are a few bytes
     try:
@@ -181,7 +181,7 @@ def _new_file(target: Path) -> tuple[Path, IO[bytes]]:
         beside = name_beside(target)
         raw = os.fdopen(os.open(beside, _NEW, 0o666), "r+b", buffering=0)
         if fcntl is not None:
-            with contextlib.suppress(OSError):  # no locks here, or somebody's clean_leftovers was quicker
+            with contextlib.suppress(OSError):  # no locks here, or another process cleans up
                 fcntl.flock(raw.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(raw.fileno()).st_nlink == 0:
                 raw.close()
@@ -190,7 +190,7 @@ def _new_file(target: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _removed(leftover: Path) -> bool:
-    """Delete one leftover unless somebody writes it; return whether it is gone."""
+    """Delete one leftover unless a process holds its lock; return whether it is gone."""
     try:
         entry = leftover.lstat()
         if (leftover.is_symlink() or entry.st_nlink > 1) and time.time() - entry.st_ctime < _GRACE:

@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself in its first bytes: which run wrote it, when, and at which step.
+"""The header of a checkpoint, in its first bytes: the run that wrote it, the time and the step.
 
 The header is the first entry of the tree, so that it stands at the start of the file, where lt-checkpoint reads it
 alone. A file of 0.1 or of Lightning has none; its step, and for 0.1 its run, are then taken from the rest of the tree.
@@ -23,7 +23,7 @@ HEADER_KEY = "lt_header"
 
 
 class Contents(NamedTuple):
-    """What goes into a checkpoint, by the arguments of :meth:`TrainerAPI.save_checkpoint`."""
+    """The contents of a checkpoint, as the arguments of :meth:`TrainerAPI.save_checkpoint`."""
 
     weights_only: bool = False
     trainable_only: bool = False
@@ -36,7 +36,7 @@ class Contents(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a checkpoint says of itself.
+    """The header of a checkpoint.
 
     Attributes:
         format: number of its layout; 1: a file of 0.1; 0: one of Lightning.
@@ -45,8 +45,8 @@ class Header(NamedTuple):
             also where the clock was set back.
         step: optimizer steps taken.
         epoch: the last epoch begun.
-        weights_only: nothing is in it that a resume needs.
-        mark: by what the callback that asked for it knows it again (:meth:`TrainerAPI.request_save`); else empty.
+        weights_only: it cannot be resumed from.
+        mark: identifies the file to the callback that requested it (:meth:`TrainerAPI.request_save`); else empty.
     """
 
     format: int
@@ -67,12 +67,12 @@ class Header(NamedTuple):
         return Header(FORMAT, self.run, max(time.time_ns(), (self.time or 0) + 1), step, epoch, weights_only)
 
     def resumed(self, found: Header | None) -> Header:
-        """Return the header from which a run goes on that resumes from a file with the header ``found``."""
+        """Return the header of a run resumed from a file with the header ``found``."""
         return self if found is None else found._replace(run=found.run or self.run)
 
     @classmethod
     def of(cls, tree: Mapping[Any, Any]) -> Header | None:
-        """Return what a tree says of itself; None where it is no checkpoint, or its header is not as it should be."""
+        """Return the header of a tree; None if it is no checkpoint or its header is malformed."""
         own = tree.get(HEADER_KEY)
         if isinstance(own, Mapping):
             values: Any = [own.get(name, cls._field_defaults.get(name)) for name in cls._fields]
@@ -97,7 +97,7 @@ class Header(NamedTuple):
         return {**tree, HEADER_KEY: {**own, "mark": mark}} if isinstance(own, Mapping) else tree
 
     def entry(self) -> dict[str, dict[str, Any]]:
-        """Return what goes into the tree, as its first entry."""
+        """Return the first entry of the tree."""
         return {HEADER_KEY: self._asdict()}
 
 

@@ -1,4 +1,4 @@
-"""What may stand in a checkpoint: plain data and tensors, which any reader loads without running code.
+"""The contents of a checkpoint: plain data and tensors, which any reader loads without running code.
 
 Plain are None, bool, int, float, complex, str, bytes, list, tuple, set, dict, ``OrderedDict``, ``Counter``, tensors,
 ``torch.Size``, ``torch.dtype`` and ``torch.device``: exactly these types, as a subclass is written by the name of its
@@ -53,7 +53,7 @@ def plain_tree(tree: Any, root: str = "checkpoint", *, tensor: Callable[[Tensor]
     Args:
         tree: any nesting of containers.
         root: the name of ``tree`` in the error.
-        tensor: what makes of each tensor the one in the new tree. By default it shares the data, without graph, hooks
+        tensor: converts each tensor. By default the new one shares the data, without graph, hooks
             and attributes, which are not data.
 
     Raises:
@@ -101,7 +101,7 @@ class Walk:
             raise CheckpointError(f"{at}... goes on for {MAX_DEPTH} levels: it contains itself.", code="LT650")
         elif kind in _MAPPINGS:
             rebuilt = {}
-            for key, item in value.items():  # most of a checkpoint: what stands for itself costs no call
+            for key, item in value.items():  # most of a checkpoint: plain values cost no call
                 name = key if type(key) in _NO_BYTES else self.key(key, keys)
                 rebuilt[name] = item if type(item) in _NO_BYTES else self.visit(item, (*keys, name))
             same = rebuilt if kind is dict else kind(rebuilt)
@@ -124,7 +124,7 @@ class Walk:
         raise self.refusal(key, keys, what="a key or member")
 
     def other(self, value: Any, keys: tuple[Any, ...]) -> Any:
-        """Return the plain form of what is of none of the plain types."""
+        """Return the plain form of a value of another type."""
         raise self.refusal(value, keys)
 
     def refusal(self, value: Any, keys: tuple[Any, ...], what: str = "a value") -> CheckpointError:

@@ -56,7 +56,7 @@ def plain_with_types(
     """Return a checkpoint as plain data and tensors, with the types that :func:`with_types` gives back.
 
     Args:
-        tree: any nesting of containers. Tensors stay as they are, those that are spread over ranks too.
+        tree: any nesting of containers. Tensors stay as they are, including DTensors.
         depth: for the keys of a value without a plain form, how many of them lead to the part that is left out; 0
             where none may be.
 
@@ -89,7 +89,7 @@ class _Typed(Walk):
         self.gaps: dict[tuple[Any, ...], str] = {}
         self._kinds: dict[int, _Mark] = {}
         self._inside: dict[int, list[Any]] = {}
-        self._alive: list[Any] = []  # what a walk has seen is known by its id
+        self._alive: list[Any] = []  # visited values are known by their ids
 
     def visit(self, value: Any, keys: tuple[Any, ...]) -> Any:
         noted = len(self.marks)
@@ -168,7 +168,7 @@ def _is_number(kind: type) -> bool:
 
 
 def typed_form(value: Any) -> tuple[Any, str, Any] | None:
-    """Return what is written for a value, the type that it gets back ("" for none) and what making that needs."""
+    """Return the plain form of a value, the name of the type to restore ("" for none) and its detail."""
     kind: Any = type(value)
     if kind.__module__ == "numpy":
         if _is_number(kind):
@@ -208,17 +208,17 @@ def plain_tensor(value: Tensor) -> Tensor | None:
 # ---- from a file -----------------------------------------------------------------------------------------------------
 
 Change = tuple[Sequence[Any], Callable[[Any], Any]]
-"""The keys that lead to a value, and what makes the new one of it."""
+"""The keys that lead to a value, and the function that replaces it."""
 
 
 def with_types(tree: dict[str, Any]) -> dict[str, Any]:
-    """Give the values of a checkpoint back, in place, the types that it names; what else it names stays as it is."""
+    """Restore, in place, the types that a checkpoint names; unknown types are passed over."""
     changed(tree, [(keys, partial(make, kind, detail)) for keys, kind, detail in marks_of(tree) if kind != "tensor"])
     return tree
 
 
 def marks_of(tree: dict[str, Any]) -> list[_Mark]:
-    """Return the entries of a file that can be ones; anyone may have written them."""
+    """Return the well-formed type entries of a file, which may be hostile."""
     found = tree.get(_KEY)
     return [
         each
@@ -254,7 +254,7 @@ def changed(value: Any, changes: Iterable[Change]) -> Any:
 
 
 def make(kind: Any, detail: Any, value: Any) -> Any:
-    """Return what a file says that ``value`` was; ``value`` where it cannot have been. Anyone may have written it."""
+    """Return ``value`` in the type that a file names, or as it is if it cannot be one: files may be hostile."""
     with contextlib.suppress(Exception):
         if kind == "ndarray" and isinstance(value, Tensor):
             return value.cpu().numpy()

@@ -1,1 +1,1 @@
-"""What is read of files: modules from checkpoints, hyperparameters from tables."""
+"""Modules and weights from checkpoints."""

@@ -1,4 +1,4 @@
-"""Making a module or datamodule from a checkpoint, and loading weights with errors that say what does not fit."""
+"""Modules and datamodules made from checkpoints; loading of weights, with errors that list each mismatch."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def load_state_dict_strictly(
     left_out: Collection[str] = (),
     hparams: Mapping[str, Any] | None = None,
 ) -> None:
-    """Load weights; what does not fit is listed with the nearest names.
+    """Load weights; mismatches are listed with the nearest names.
 
     Args:
         module: gets the weights.
@@ -113,7 +113,7 @@ def load_state_dict_strictly(
         strict: False: missing and unexpected keys are a warning; wrong shapes are an error all the same.
         left_out: keys that were left out of the file on purpose (a partial save), and may be missing; where the file
             describes them, the module's own values are compared, by lt-tuning.
-        hparams: the hyperparameters in the file; an error names those that the module has otherwise.
+        hparams: the hyperparameters in the file; an error names the different ones of the module.
 
     Raises:
         CheckpointError: for missing, unexpected and wrongly shaped keys; the module may then be loaded in part.
@@ -243,7 +243,7 @@ def _check_names(
             code="LT517",
         )
     for name in sorted(set(saved).difference(named)):
-        near = nearest_name(name, left)  # optimizer_lr tells of an optimizer, and is no other word for it
+        near = nearest_name(name, left)  # optimizer_lr is no other word for optimizer
         if near and not name.startswith(f"{near}_") and named[near].default is not inspect.Parameter.empty:
             warn(
                 f"{call}: the file holds {name}={saved[name]!r}, which __init__ does not take, and nothing for "
@@ -253,7 +253,7 @@ def _check_names(
 
 
 def _as_annotated(value: Any, hint: Any) -> Any:
-    """Turn plain data back to what the constructor's annotation says: an enum, a path, a dataclass, a Namespace."""
+    """Convert plain data to the annotated type: an enum, a path, a dataclass, a Namespace."""
     for kind in annotated_classes(hint):
         if issubclass(kind, enum.Enum) and (member := enum_member(kind, value)) is not None:
             return member
@@ -281,7 +281,7 @@ def _with_attributes(value: Any) -> Any:
 
 
 def check_left_out(module: nn.Module, state: Mapping[str, Any], left_out: Any, path: str | PathLike[str]) -> None:
-    """Compare the weights that a partial checkpoint describes with those of the module that loads it, by lt-tuning.
+    """Compare the weights that a partial checkpoint describes with the module's own, by lt-tuning.
 
     Raises:
         CheckpointError: for another shape.
@@ -305,7 +305,7 @@ def _made_with(module: nn.Module, saved: Mapping[str, Any]) -> str:
 
 
 _COMPILED = "_orig_mod."
-"""What torch.compile puts into the names of a part's weights."""
+"""The prefix of torch.compile in the names of weights."""
 
 
 def as_compiled(state: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:

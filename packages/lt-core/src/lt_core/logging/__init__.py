@@ -1,1 +1,1 @@
-"""What ``self.log`` writes to, and what can be logged beside numbers."""
+"""The recorder behind ``self.log``."""

@@ -1,4 +1,4 @@
-"""What ``self.log`` writes to. A loop that collects brings its own kind; lt's is in lt-loops."""
+"""The recorder behind ``self.log``. Loops that collect values bring their own; lt's is in lt-loops."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Given(NamedTuple):
     rank_zero_only: bool = False
 
     def describe(self, before: tuple[Any, ...]) -> str:
-        """Return what differs from ``before``, as a text."""
+        """Return the differences from ``before`` as text."""
         pairs = zip(self._fields, self, before, strict=True)
         return ", ".join(f"{name}={now!r} (was {then!r})" for name, now, then in pairs if now != then)
 
 
 class LoggedName(Protocol):
-    """What takes the values of one name."""
+    """The recorder's slot for one name."""
 
     given: Given
 
@@ -42,13 +42,13 @@ class LoggedName(Protocol):
 
 
 class Recorder:
-    """What ``self.log`` writes to; this one keeps nothing.
+    """Receives the calls of ``self.log``; this one keeps nothing.
 
     A call with the settings of the call before is a look into ``slots`` and an ``add``; all others go by
     :meth:`resolve`.
 
     Attributes:
-        slots: what takes the values of each name in the present hook; None where nothing is collected.
+        slots: the slot of each name in the present hook; None while nothing is collected.
         rank: number of this process in the job.
         deferred: where calls of ``self.log`` are kept that :meth:`log` makes later, as those of a compiled step; None
             where they are made now.
@@ -59,7 +59,7 @@ class Recorder:
     deferred: list[tuple[str, Any, Given, int | None]] | None = None
 
     def resolve(self, name: str, given: Given, batch_size: int | None = None) -> LoggedName:
-        """Return what takes the values of ``name``, or raise for a call that cannot be recorded."""
+        """Return the slot for ``name``, or raise for a call that cannot be recorded."""
         return _Nothing()
 
     def log(self, name: str, value: Any, given: Given = Given(), batch_size: int | None = None) -> None:
