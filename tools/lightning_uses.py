@@ -4,7 +4,7 @@
     uv run python tools/lightning_uses.py sources > docs/lightning-names.md
 
 Reads sources, runs none. Attributes of the Trainer's parts (``trainer.strategy.model``) are found too; those that two
-or more packages use are in ``lt_compat.lightning.faces``.
+or more packages use are in ``lt_compat.lightning.trainer_views``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from lt_compat.lightning.answers import (
+from lt_compat.lightning.utilities import (
     load_hparams_from_tags_csv,
     load_hparams_from_yaml,
     save_hparams_to_tags_csv,
@@ -23,7 +23,7 @@ def test_what_was_written_as_yaml_is_read_again(tmp_path):
 
 
 def test_without_pyyaml_an_error_says_how_to_install_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("lt_compat.lightning.answers.find_spec", lambda name: None)
+    monkeypatch.setattr("lt_compat.lightning.utilities.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install pyyaml"):
         save_hparams_to_yaml(tmp_path / "hparams.yaml", {"lr": 0.1})
 

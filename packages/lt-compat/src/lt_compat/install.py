@@ -178,7 +178,7 @@ class _Answer(ModuleType):
         if found is not None and found.name:
             value = getattr(import_module(found.module), found.name)
             return _trusting(value) if name in _READ_FILES else value
-        small = import_module("lt_compat.lightning.answers")
+        small = import_module("lt_compat.lightning.utilities")
         if small.answers(name):
             return getattr(small, name)
         if _is_answered(below):

@@ -1,6 +1,6 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_compat.lightning.answers import find_usable_cuda_devices as find_usable_cuda_devices
+from lt_compat.lightning.utilities import find_usable_cuda_devices as find_usable_cuda_devices
 from lt_core.accelerator import Accelerator as Accelerator
 from lt_core.accelerator import Cpu as CPUAccelerator
 from lt_strategies.accelerators.cuda import Cuda as CUDAAccelerator

@@ -1,13 +1,6 @@
 # Written by tools/stubs.py from lt/names.py.
 
 from lt_callbacks.summary.module_table import ModuleTable as ModelSummary
-from lt_compat.lightning.answers import apply_to_collection as apply_to_collection
-from lt_compat.lightning.answers import disable_possible_user_warnings as disable_possible_user_warnings
-from lt_compat.lightning.answers import find_shared_parameters as find_shared_parameters
-from lt_compat.lightning.answers import is_overridden as is_overridden
-from lt_compat.lightning.answers import is_picklable as is_picklable
-from lt_compat.lightning.answers import set_shared_parameters as set_shared_parameters
-from lt_compat.lightning.answers import suggested_max_num_workers as suggested_max_num_workers
 from lt_compat.lightning.rank_zero import rank_zero_debug as rank_zero_debug
 from lt_compat.lightning.rank_zero import rank_zero_deprecation as rank_zero_deprecation
 from lt_compat.lightning.rank_zero import rank_zero_info as rank_zero_info
@@ -15,6 +8,13 @@ from lt_compat.lightning.rank_zero import rank_zero_only as rank_zero_only
 from lt_compat.lightning.rank_zero import rank_zero_warn as rank_zero_warn
 from lt_compat.lightning.trainer_state import GradClipAlgorithmType as GradClipAlgorithmType
 from lt_compat.lightning.trainer_state import LightningEnum as LightningEnum
+from lt_compat.lightning.utilities import apply_to_collection as apply_to_collection
+from lt_compat.lightning.utilities import disable_possible_user_warnings as disable_possible_user_warnings
+from lt_compat.lightning.utilities import find_shared_parameters as find_shared_parameters
+from lt_compat.lightning.utilities import is_overridden as is_overridden
+from lt_compat.lightning.utilities import is_picklable as is_picklable
+from lt_compat.lightning.utilities import set_shared_parameters as set_shared_parameters
+from lt_compat.lightning.utilities import suggested_max_num_workers as suggested_max_num_workers
 from lt_core.batch import move_to_device as move_data_to_device
 from lt_core.errors import MisconfigurationException as MisconfigurationException
 from lt_core.hparams import AttributeDict as AttributeDict

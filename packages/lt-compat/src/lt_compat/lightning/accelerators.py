@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lt_compat.lightning.faces import Answers, Face
+from lt_compat.lightning.trainer_views import Answers, Face
 from lt_core import accelerator
 
 _OF_LT = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from lt_compat.lightning.faces import Answers
+from lt_compat.lightning.trainer_views import Answers
 from lt_core import plugins
 
 __all__ = ["precision_named"]

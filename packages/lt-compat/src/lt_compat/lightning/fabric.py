@@ -18,17 +18,17 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from lt_compat.lightning.faces import computing_in
-from lt_compat.lightning.insides import convert_tensors_to_scalars
-from lt_compat.lightning.rank_zero import rank_zero_warn
-from lt_compat.lightning.trainer import trainer_class
-from lt_compat.lightning.wrapped import (
+from lt_compat.lightning.fabric_wrappers import (
     DistributedSamplerWrapper,
     FabricDataLoader,
     FabricModule,
     FabricOptimizer,
     unwrapped,
 )
+from lt_compat.lightning.internals import convert_tensors_to_scalars
+from lt_compat.lightning.rank_zero import rank_zero_warn
+from lt_compat.lightning.trainer import trainer_class
+from lt_compat.lightning.trainer_views import computing_in
 from lt_core.batch import map_batch, move_to_device
 from lt_core.collectives import Collectives
 from lt_core.launcher import RunResult

@@ -14,11 +14,11 @@ from lt_compat.lightning._profilers import AdvancedProfiler, PassThroughProfiler
 from lt_compat.lightning.accelerators import AcceleratorFace, Methods
 from lt_compat.lightning.connectors import CheckpointConnector, Results
 from lt_compat.lightning.environments import ClusterEnvironment, as_environment
-from lt_compat.lightning.faces import AcceleratorConnector, PrecisionFace, StrategyFace
 from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, evaluated, kept
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
+from lt_compat.lightning.trainer_views import AcceleratorConnector, PrecisionFace, StrategyFace
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import Policy

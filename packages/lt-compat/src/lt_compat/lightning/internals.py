@@ -1,4 +1,4 @@
-"""Constants and small functions of Lightning's insides that packages import; see :mod:`lt_compat.names.elsewhere`."""
+"""Constants and small functions of Lightning's internals that packages import; see :mod:`lt_compat.names.elsewhere`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lt_compat.lightning.answers import apply_to_collection
 from lt_compat.lightning.rank_zero import rank_zero_only
+from lt_compat.lightning.utilities import apply_to_collection
 from lt_core import plugins
 
 CHECKPOINT_PAST_HPARAMS_KEYS = ("hparams", "module_arguments")

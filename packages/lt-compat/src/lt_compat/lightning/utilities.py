@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import IterableDataset
 
-from lt_compat.lightning.faces import AcceleratorConnector
 from lt_compat.lightning.rank_zero import rank_zero_deprecation, rank_zero_info, rank_zero_warn
+from lt_compat.lightning.trainer_views import AcceleratorConnector
 from lt_core import interface, plugins
 from lt_core.batch import batch_size_of, move_to_device
 from lt_core.callback import Callback
