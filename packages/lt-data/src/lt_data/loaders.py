@@ -25,7 +25,7 @@ from lt_data.readers.dataloader import LoaderReader
 from lt_data.readers.iterable import IterableReader, SharedIterableReader
 from lt_data.readers.rows import RowsReader, find_rows
 from lt_data.resume.indices import samplers_of
-from lt_data.resume.twin import copied
+from lt_data.resume.loader_copy import copied
 
 __all__ = ["feed"]
 

@@ -21,7 +21,7 @@ from lt_data.resume.generators import (
     unplain,
 )
 from lt_data.resume.indices import Noted, Watched, draws_once, plain_notes, read_notes, samplers_of
-from lt_data.resume.twin import Twin, read_worker_states
+from lt_data.resume.loader_copy import LoaderCopy, read_worker_states
 from lt_data.resume.workers import has_shuffle_buffer, is_stateful, keeps_state
 
 
@@ -31,7 +31,7 @@ def index_sampler(loader: DataLoader[Any]) -> Any:
 
 
 class WorkerReader(Reader):
-    """A DataLoader read by a twin of it; its workers may outlive an epoch.
+    """A DataLoader read through a copy of it; its workers may outlive an epoch.
 
     Attributes:
         born: what the base seed of the workers that live came from.
@@ -40,7 +40,7 @@ class WorkerReader(Reader):
     loader: DataLoader[Any]
     exact: bool
     indices: Any
-    twin: Twin
+    copy: LoaderCopy
     born: Any = None
     _open = False
     _rest: State | None = None
@@ -55,25 +55,25 @@ class WorkerReader(Reader):
 
     def _settle(self) -> None:
         """Let persistent workers finish their tasks; their states are then those at the next epoch's start."""
-        if self.twin.persistent and self.twin.alive and not self._open:
+        if self.copy.persistent and self.copy.alive and not self._open:
             self._stop()
-            self.twin.drain()
+            self.copy.drain()
 
     def rest_state(self) -> State:
         if not self.exact:
             return {}
         self._settle()
         kept: State = {"owned": owned_states(self._owned())}
-        return {**kept, "workers": self.twin.worker_states(), "born": self.born} if self.twin.persistent else kept
+        return {**kept, "workers": self.copy.worker_states(), "born": self.born} if self.copy.persistent else kept
 
     def rest(self, state: State) -> None:
         set_owned_states(self._owned(), state.get("owned", ()))
-        if self.twin.persistent and state.get("workers"):
+        if self.copy.persistent and state.get("workers"):
             self._rest = state
 
     def close(self) -> None:
         self._open = False
-        self.twin.close()
+        self.copy.close()
 
     def advice(self) -> str:
         return advice(self.loader)
@@ -108,11 +108,11 @@ class LoaderReader(WorkerReader):
         self.indices = Watched(sampler, generator=loader.generator, watch=not quiet)
         noted = noted and not self.streams and getattr(loader, "in_order", True)
         self.noted = Noted(self.indices if exact else sampler) if noted else None
-        self.twin = Twin(loader, self.indices if exact and self.noted is None else self.noted, travel=exact)
+        self.copy = LoaderCopy(loader, self.indices if exact and self.noted is None else self.noted, travel=exact)
         workers = loader.num_workers
         self.ahead = bool(workers) and quiet
-        self.parcels = self.twin.travels
-        self.unwrap = self.twin.unwrap if self.parcels else None
+        self.parcels = self.copy.travels
+        self.unwrap = self.copy.unwrap if self.parcels else None
         if self.noted is not None:
             self.unwrap = self._delivered if self.parcels else self.noted.delivered
         self._quiet = quiet
@@ -145,11 +145,11 @@ class LoaderReader(WorkerReader):
 
     def begin(self, epoch: int) -> Iterator[Any]:
         if not self.exact:  # persistent workers are the feed's own, so that they end with it
-            own = self.twin.persistent or self.noted is not None
-            return self.twin.open() if own else self.twin.bare()
+            own = self.copy.persistent or self.noted is not None
+            return self.copy.open() if own else self.copy.bare()
         self._settle()
         self._before = self._capture_before()
-        self._starts_workers = not self.twin.alive and self._rest is None
+        self._starts_workers = not self.copy.alive and self._rest is None
         self.indices.begin(born=self._starts_workers)
         self._open = True
         if self._reread is not None:
@@ -157,8 +157,8 @@ class LoaderReader(WorkerReader):
             return iter(self._reread)
         self._bare = self._quiet and not self.loader.num_workers and self.noted is None
         if self._bare:  # nothing to watch: the user's own loader is read
-            return self.twin.bare()
-        return self.twin.open() if self._rest is None else self._revive(self._rest)
+            return self.copy.bare()
+        return self.copy.open() if self._rest is None else self._revive(self._rest)
 
     def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         self._check_unchanged(state)
@@ -186,10 +186,10 @@ class LoaderReader(WorkerReader):
             "notes": plain_notes(watched.notes),
             "starts_workers": self._starts_workers,
             "born": self.born,
-            "workers": self.twin.worker_states(),
+            "workers": self.copy.worker_states(),
             "place": self.loader.dataset.state_dict() if place else None,  # type: ignore[attr-defined]
-            "used_up": place and self.twin.used_up(),
-            "next_worker": self.twin.next_worker,
+            "used_up": place and self.copy.used_up(),
+            "next_worker": self.copy.next_worker,
             "num_workers": self.loader.num_workers,
             "shape": self._shape(),
         }
@@ -211,7 +211,7 @@ class LoaderReader(WorkerReader):
 
     def leave(self, finished: bool) -> None:
         self._open = False
-        self.twin.leave(finished and self.streams)
+        self.copy.leave(finished and self.streams)
 
     def samples(self, batches: int) -> int | None:
         batch_sampler = self.loader.batch_sampler
@@ -223,7 +223,7 @@ class LoaderReader(WorkerReader):
 
     def _delivered(self, parcel: Any) -> Any:
         """Return the batch of a parcel that is being delivered, whose indices were noted."""
-        return self.twin.unwrap(self.noted.delivered(parcel))  # type: ignore[union-attr]
+        return self.copy.unwrap(self.noted.delivered(parcel))  # type: ignore[union-attr]
 
     # ---- before and after --------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class LoaderReader(WorkerReader):
             "before": plain(host_state()),
             "owned_before": owned_states(self._owned()),
             "samplers_before": self._places(),
-            "places_before": self.twin.worker_states() if self.streams and self.twin.alive else {},
+            "places_before": self.copy.worker_states() if self.streams and self.copy.alive else {},
         }
 
     def _restore_before(self, state: State) -> None:
@@ -259,7 +259,7 @@ class LoaderReader(WorkerReader):
         if self.streams and not self.loader.num_workers:
             self.loader.dataset.load_state_dict(state["place"])  # type: ignore[attr-defined]
             self._bare = True
-            return iter(()) if state["used_up"] else self.twin.bare()
+            return iter(()) if state["used_up"] else self.copy.bare()
         return self._continue(state, batches)
 
     def _continue(self, state: State, batches: int) -> Iterator[Any]:
@@ -272,7 +272,7 @@ class LoaderReader(WorkerReader):
         self._bare = False
         workers = read_worker_states(state["workers"]) if same else {}
         first = state["next_worker"] if count and same else 0
-        iterator = self.twin.open(states=workers, first=first, base=self._base(state))
+        iterator = self.copy.open(states=workers, first=first, base=self._base(state))
         if not count:
             self.indices.skip()
         return iterator
@@ -281,7 +281,7 @@ class LoaderReader(WorkerReader):
         """Return the iterator of an epoch for which persistent workers of an earlier process are started again."""
         self._rest = None
         self.indices.replay(0, 0, {}, dummies=1, born=state["born"])
-        return self.twin.open(
+        return self.copy.open(
             states=read_worker_states(state["workers"]), base=self._base({**state, "starts_workers": 0})
         )
 
@@ -302,9 +302,9 @@ class LoaderReader(WorkerReader):
             self._reread.skip()
             return iterator
         self.indices.begin(born=True)
-        iterator = self.twin.open(states=read_worker_states(state["places_before"]), base=self._base(state))
+        iterator = self.copy.open(states=read_worker_states(state["places_before"]), base=self._base(state))
         for _ in range(batches):
-            self.twin.unwrap(next(iterator))
+            self.copy.unwrap(next(iterator))
         return iterator
 
     def _note_first(self) -> None:

@@ -15,7 +15,7 @@ from lt_core.batch import batch_size_of, map_batch
 from lt_core.errors import DataError, warn
 from lt_core.strategy import Shard
 from lt_data.reader import Reader, State
-from lt_data.resume.twin import copied
+from lt_data.resume.loader_copy import copied
 
 Gather = Callable[[Any], list[Any]]
 

@@ -27,7 +27,7 @@ from lt_data.resume.generators import (
     unplain,
 )
 from lt_data.resume.indices import Watched, as_positions, checked, read_notes, samplers_of
-from lt_data.resume.twin import Twin, read_worker_states
+from lt_data.resume.loader_copy import LoaderCopy, read_worker_states
 from lt_data.shards import (
     Order,
     Share,
@@ -73,10 +73,10 @@ class ShardedReader(WorkerReader):
         """
         self.loader, self.shard, self.seed, self.exact, self.stand_ins = loader, shard, seed, exact, stand_ins
         self.indices = _Shares(lone=loader.batch_sampler is None)
-        self.twin = Twin(loader, self.indices, travel=exact)
+        self.copy = LoaderCopy(loader, self.indices, travel=exact)
         self._find, self._rows = find, find()
         self.ahead = self._rows is not None or loader.num_workers > 0
-        self.parcels = self.twin.travels and self._rows is None
+        self.parcels = self.copy.travels and self._rows is None
         self.unwrap = self._unwrap
         self._order = Order(range(0), 1)
         self._drawn: State | None = None
@@ -159,8 +159,8 @@ class ShardedReader(WorkerReader):
             "drawn": self._drawn,
             "shard": list(self.shard),
             "born": self.born,
-            "workers": self.twin.worker_states(),
-            "next_worker": self.twin.next_worker,
+            "workers": self.copy.worker_states(),
+            "next_worker": self.copy.next_worker,
             "num_workers": self.loader.num_workers,
             "owned": owned_states(self._owned()),
             "total": len(self._frame().items),
@@ -171,7 +171,7 @@ class ShardedReader(WorkerReader):
 
     def leave(self, finished: bool) -> None:
         self._open = False
-        self.twin.leave(used_up=False)
+        self.copy.leave(used_up=False)
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
@@ -195,15 +195,15 @@ class ShardedReader(WorkerReader):
         if self._rows is not None:
             self._rows = self._find() or self._rows
             return map(self._rows.take, self.indices.tensors(self._rows))
-        if not self.twin.alive:
+        if not self.copy.alive:
             self.born = born
         base = seed_for(self.seed, "workers", self.shard.index, *born)
-        return self.twin.open(states=states, first=first, base=torch.Generator().manual_seed(base))
+        return self.copy.open(states=states, first=first, base=torch.Generator().manual_seed(base))
 
     def _unwrap(self, item: Any) -> Any:
         self._delivered = share = self.indices.waiting.popleft()
         self.weight = share.weight
-        return self.twin.unwrap(item) if self.parcels else item
+        return self.copy.unwrap(item) if self.parcels else item
 
     def _position(self, batches: int) -> int:
         done = (batches - self._start_batches) * self._order.size * self.shard.count

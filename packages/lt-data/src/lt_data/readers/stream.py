@@ -14,7 +14,7 @@ from lt_data.fingerprint import fingerprint
 from lt_data.reader import State
 from lt_data.readers.dataloader import LoaderReader
 from lt_data.readers.iterable import warn_of_sharing
-from lt_data.resume.twin import copied
+from lt_data.resume.loader_copy import copied
 from lt_data.resume.workers import is_stateful
 from lt_data.shards import Order, Share, num_evaluation_batches, num_steps, training_shares
 
@@ -126,7 +126,7 @@ class SharedStreamReader(LoaderReader):
         """
         size = loader.batch_size or 1
         stream = SharedStream(loader.dataset, size, shard, loader.drop_last, exact)  # type: ignore[arg-type]
-        twin = copied(
+        made = copied(
             loader,
             dataset=stream,
             batch_sampler=None,
@@ -134,7 +134,7 @@ class SharedStreamReader(LoaderReader):
             drop_last=False,
             collate_fn=_CollateShare(loader.collate_fn, loader.batch_sampler is None),
         )
-        super().__init__(twin, exact=exact)
+        super().__init__(made, exact=exact)
         self.shard, self.uneven, self.size = shard, exact, size
         self.stream = stream
         self._same = same
@@ -203,7 +203,7 @@ class SharedStreamReader(LoaderReader):
         return [start + count * whole for start, count in zip(starts, turns, strict=True)]
 
     def _unwrap(self, item: Any) -> Any:
-        batch, self.weight, mark = self.twin.unwrap(item) if self.parcels else item
+        batch, self.weight, mark = self.copy.unwrap(item) if self.parcels else item
         if mark is not None and self.exact:
             self._same(mark)
         return batch

@@ -14,12 +14,12 @@ from lt_data.resume.workers import Begin, Parcel, Traveling, WorkerState, starte
 
 def copied(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
     """Return a shallow copy of ``loader`` with ``changes``; a DataLoader refuses to be changed itself."""
-    twin = copy.copy(loader)
-    twin.__dict__.update(changes, _iterator=None)
-    return twin
+    made = copy.copy(loader)
+    made.__dict__.update(changes, _iterator=None)
+    return made
 
 
-class Twin:
+class LoaderCopy:
     """Iterates over ``indices`` and keeps the workers' states, which a resume restores.
 
     Attributes:
@@ -43,13 +43,13 @@ class Twin:
         self.travels = travel and self.workers > 0
         self.states: dict[int, WorkerState] = {}
         self.next_worker = 0
-        self._twin: DataLoader[Any] | None = None
+        self._copied: DataLoader[Any] | None = None
         self._iterator: Iterator[Any] | None = None
 
     @property
     def alive(self) -> bool:
         """Whether persistent workers wait for the next epoch."""
-        return self._twin is not None and self._twin._iterator is not None
+        return self._copied is not None and self._copied._iterator is not None
 
     def open(
         self, *, states: dict[int, WorkerState] | None = None, first: int = 0, base: torch.Generator | None = None
@@ -63,15 +63,15 @@ class Twin:
         """
         self.next_worker = first
         if self.alive and states is None:
-            assert self._twin is not None
-            self._iterator = iter(self._twin)
+            assert self._copied is not None
+            self._iterator = iter(self._copied)
             return self._iterator
-        twin = self._copy(states or {}, base)
+        made = self._copy(states or {}, base)
         self.states = dict(states or {})
-        self._iterator = started(twin, first) if self.workers else iter(twin)
+        self._iterator = started(made, first) if self.workers else iter(made)
         if self.persistent:
-            twin.__dict__["_iterator"] = self._iterator
-            self._twin = twin
+            made.__dict__["_iterator"] = self._iterator
+            self._copied = made
         return self._iterator
 
     def bare(self) -> Iterator[Any]:
@@ -115,9 +115,9 @@ class Twin:
     def close(self) -> None:
         """End all workers."""
         _end_workers(self._iterator)
-        if self._twin is not None:
-            _end_workers(self._twin._iterator)
-        self._iterator = self._twin = None
+        if self._copied is not None:
+            _end_workers(self._copied._iterator)
+        self._iterator = self._copied = None
         self.states = {}
 
     def worker_states(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Twin:
 
 
 def read_worker_states(states: dict[str, Any]) -> dict[int, WorkerState]:
-    """Inverse of the plain form of :meth:`Twin.worker_states`."""
+    """Inverse of the plain form of :meth:`LoaderCopy.worker_states`."""
     return {int(worker): WorkerState.of(state) for worker, state in states.items()}
 
 
