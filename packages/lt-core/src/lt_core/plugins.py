@@ -68,6 +68,7 @@ _SINGULAR = {
     "data": "data source",
     "checkpoint_io": "checkpoint IO",
     "compat": "old name",
+    "defaults": "function",
 }
 
 
