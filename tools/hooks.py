@@ -5,12 +5,11 @@ uv run python tools/hooks.py --check   fails where the page is not what the code
 """
 
 import inspect
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from fit_order import FIT_ORDER
 
 from lt_core.callback import Callback
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
@@ -19,6 +18,7 @@ from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
 
 PAGE = Path(__file__).parent.parent / "docs" / "hooks.md"
+FIT_ORDER = runpy.run_path(str(Path(__file__).parent / "fit_order.py"))["FIT_ORDER"]
 HEAD = """# Hooks, and the loop that calls them
 
 Where your code runs: every hook of modules, datamodules and callbacks, in the order of the calls.
