@@ -9,9 +9,12 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import lt_parallel.kinds
+from lt_core.errors import ConfigError
 from lt_core.precision import Precision
 from lt_parallel import FSDP, ModelParallel
-from lt_strategies import DDP, Mixed
+from lt_parallel.kinds import step_by_kind
+from lt_strategies import DDP, Mixed, ScaledMixed
 
 pytestmark = pytest.mark.fsdp
 
@@ -186,3 +189,72 @@ def test_hooks_of_parameters_are_called_where_these_are_sharded_or_split(ranks):
     for name in ("FSDP", "a mesh"):
         for key, value in found["DDP"][0].items():
             torch.testing.assert_close(found[name][0][key], value, rtol=1e-5, atol=1e-6, msg=f"{name}: {key}")
+
+
+MIXED = {
+    "split and whole": {"mesh": {"tensor": 2}, "parallelize": {"blocks.*.0": "colwise_gather_output"}},
+    "sharded": {"mesh": {"data_shard": 2}, "auto_wrap_policy": {nn.Sequential}},
+}
+OPTIMIZERS = {
+    "one by one": lambda params: torch.optim.AdamW(params, lr=0.01, foreach=False),
+    "foreach": lambda params: torch.optim.AdamW(params, lr=0.01, foreach=True),
+    "fused": lambda params: torch.optim.AdamW(params, lr=0.01, fused=True),
+    "SGD, foreach": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, foreach=True),  # fused: not torch's
+    "SGD": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9),
+}
+
+
+def of_optimizers(outer):
+    found = {}
+    for way, arguments in MIXED.items():
+        for name, make in OPTIMIZERS.items():
+            strategy = ModelParallel(**arguments)
+            strategy.place(outer.placement)
+            strategy.join(outer.environment)
+            strategy.open()
+            module = Net(nn.LayerNorm)
+            module, (optimizer,) = strategy.setup(module, lambda m=module, f=make: [f(m.parameters())], Precision())
+            step = strategy.bind(module, "training_step")
+            for number in range(3):
+                optimizer.zero_grad()
+                strategy.backward(step(batch_of(number, strategy.data_shard.index)))
+                strategy.optimizer_step(optimizer)
+            found[way, name] = strategy.full_module_state(module), [len(g["params"]) for g in optimizer.param_groups]
+        strategy = ModelParallel(**arguments)
+        strategy.place(outer.placement)
+        strategy.join(outer.environment)
+        strategy.open()
+        try:
+            module = Net(nn.LayerNorm)
+            strategy.setup(module, lambda m=module: [torch.optim.SGD(m.parameters(), lr=0.1)], ScaledMixed())
+            found[way] = None
+        except ConfigError as error:
+            found[way] = str(error)
+    return found
+
+
+def test_optimizers_step_as_on_gpus_where_some_parameters_are_spread_and_some_are_not(ranks):
+    found = ranks(of_optimizers, 2)[0]
+    count = len(list(Net(nn.LayerNorm).parameters()))
+    for way in MIXED:
+        for name, same in [("foreach", "one by one"), ("fused", "one by one"), ("SGD, foreach", "SGD")]:
+            (weights, groups), (expected, _) = found[way, name], found[way, same]
+            assert groups == [count]  # the user's own
+            for key, value in expected.items():
+                torch.testing.assert_close(weights[key], value, rtol=1e-5, atol=1e-6, msg=f"{way}, {name}: {key}")
+    assert found["sharded"] is None
+    assert "Take precision='bf16-mixed'" in found["split and whole"]
+
+
+def test_the_groups_are_the_user_s_again_after_a_step_that_ends_with_an_error(monkeypatch):
+    kinds = iter([[[1], [2]], [[1], [2]], [[1], [2]], [[1], [2]]])
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))], lr=0.1)
+    own, (one, two) = optimizer.param_groups, optimizer.param_groups[0]["params"]
+    monkeypatch.setattr(lt_parallel.kinds, "by_kind", lambda params: [[one], [two]] if next(kinds) else [])
+    step_by_kind(optimizer)
+    with pytest.raises(ZeroDivisionError):
+        optimizer.step(lambda: 1 / 0)
+    optimizer.step()
+    assert optimizer.param_groups is own
+    step_by_kind(optimizer)  # of a second run: once is enough
+    assert len(optimizer._optimizer_step_pre_hooks) == 1

@@ -487,25 +487,6 @@ def test_a_module_on_the_meta_device_is_split_and_sharded_from_the_same_values(r
     assert all(torch.equal(rank[0][0]["words.weight"], everyone[0][0][0]["words.weight"]) for rank in everyone)
 
 
-def test_an_optimizer_never_takes_split_and_whole_parameters_at_a_time(ranks):
-    """Torch's default on a GPU does, and then refuses the mixture."""
-
-    def facts(strategy):
-        module = Words()
-
-        def make():
-            return [torch.optim.AdamW(module.parameters()), torch.optim.AdamW(module.parameters(), foreach=True)]
-
-        _, optimizers = strategy.setup(module, make, Precision())
-        default, chosen = (optimizer.param_groups[0]["foreach"] for optimizer in optimizers)
-        strategy.load_optimizer_state(module, optimizers[0], torch.optim.AdamW(Words().parameters()).state_dict())
-        return default, chosen, optimizers[0].param_groups[0]["foreach"]
-
-    assert ranks(facts, 2, planned({"tensor": 2})())[0] == (False, True, False)
-    sharded = planned({"data_shard": 2}, parallelize=None, auto_wrap_policy={Block})()
-    assert ranks(facts, 2, sharded)[0] == (None, True, None)
-
-
 # ---- random numbers --------------------------------------------------------------------------------------------------
 
 

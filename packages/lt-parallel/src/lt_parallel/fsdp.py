@@ -42,6 +42,7 @@ from lt_parallel.groups import (
     order_prefetch,
     with_forward,
 )
+from lt_parallel.kinds import by_kind, step_by_kind
 from lt_parallel.materialize import materialize, on_meta
 from lt_parallel.mesh import (
     Sizes,
@@ -235,7 +236,14 @@ class FSDP(Distributed):
         self.group.on_leave(self, FSDP._drop_group)
         optimizers = make_optimizers() if make_optimizers is not None else []
         for optimizer in optimizers:
-            _one_by_one(optimizer)
+            step_by_kind(optimizer)
+            if precision.scales and len(by_kind([p for group in optimizer.param_groups for p in group["params"]])) > 1:
+                raise ConfigError(
+                    f"precision={precision.name!r}: torch's scaler takes all gradients of an optimizer at a time, and "
+                    f"those of {type(optimizer).__name__} are spread over several meshes, or some over none. Take "
+                    "precision='bf16-mixed', or shard what is whole: an auto_wrap_policy, 'data_shard' in the mesh.",
+                    code="LT749",
+                )
         return module, optimizers
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
@@ -308,7 +316,6 @@ class FSDP(Distributed):
 
     def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
         states.load_optimizer(optimizer, state)
-        _one_by_one(optimizer)
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
@@ -590,17 +597,6 @@ class ModelParallel(FSDP):
         if (part := self.data_shard.index) > 0:
             torch.manual_seed(int(torch.randint(2**62, ())))
             pl_worker_init_function(0, part)
-
-
-def _one_by_one(optimizer: Optimizer) -> None:
-    """Have parameters updated one by one where some are spread over ranks and some are not, unless the user chose.
-
-    Torch's default on a GPU takes all of a group at a time, and refuses such a mixture.
-    """
-    for group in optimizer.param_groups:
-        mixed = len({isinstance(param, DTensor) for param in group["params"]}) == 2
-        if mixed and "foreach" in group and group["foreach"] is None and not group.get("fused"):
-            group["foreach"] = False
 
 
 def _with_split_loss(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
