@@ -1,5 +1,6 @@
 """A rank that is stuck in a step is reported long before the deadline; what may take long and is no step is not."""
 
+import faulthandler
 import math
 import shutil
 import threading
@@ -72,7 +73,9 @@ def test_a_stuck_rank_is_reported_once_after_a_minute_or_twenty_steps_with_its_l
     assert job.said == []
     assert job.wait(2) is None
     (said,) = job.said
-    assert said.startswith(f"Rank 1 of 2 has been in train batch 6 of this run for {patience + 1} s; its steps take")
+    assert said.startswith(
+        f"Rank 1 of 2 has been in train batch 6 of this run for {patience + 1} s. Is it stuck? Its steps take"
+    )
     assert "The job ends after 10000 s" in said
     assert "line 12 in training_step" in said
     job.wait(patience * 3)
@@ -96,6 +99,81 @@ def test_the_job_ends_at_the_deadline_only(tmp_path):
     job = Job(tmp_path, [WAITS, HANGS], deadline=300.0)
     assert job.wait(290) is None
     assert job.wait(20).text.startswith("Rank 1 of 2 hangs in train batch 6")
+
+
+STARTS = 'File "/home/me/train.py", line 9 in on_train_start'
+SCORES = 'File "/home/me/score.py", line 4 in fid\n  File "/home/me/train.py", line 31 in on_validation_epoch_end'
+VALIDATES = 'File "/home/me/train.py", line 20 in validation_step'
+COMPILES = 'File "/site-packages/torch/_inductor/compile_fx.py", line 7 in compile_fx'
+FIRST, CHECKED = Line(1, 0.0, STEPPING, 0, "", first=True), Line(1, 0.0, STEPPING, 2, "validate", first=True)
+VALIDATED, TRAINED = Line(1, 0.0, STEPPING, 9, "validate"), Line(1, 0.0, STEPPING, 9, "train")
+
+
+@pytest.mark.parametrize(
+    ("line", "stack", "place", "times"),
+    [
+        (FIRST, HANGS, "in its first batch or before it", 6),
+        (FIRST, STARTS, "in its first batch or before it", 6),
+        (CHECKED, HANGS, "in validate batch 3 of this run or after it", 6),
+        (CHECKED, STARTS, "in validate batch 3 of this run or after it", 6),
+        (VALIDATED, SCORES, "in validate batch 10 of this run", 6),
+        (TRAINED, SCORES, "in train batch 10 of this run", 6),
+        (VALIDATED, VALIDATES, "in validate batch 10 of this run", 1),
+        (VALIDATED, HANGS, "in validate batch 10 of this run", 1),
+        (TRAINED, HANGS, "in train batch 10 of this run", 1),
+        (TRAINED, HANGS.replace("training_step", "on_train_batch_start"), "in train batch 10 of this run", 1),
+    ],
+)
+@pytest.mark.parametrize("sees_all", [True, False])
+def test_what_may_take_long_has_six_deadlines_and_is_reported_at_each(tmp_path, line, stack, place, times, sees_all):
+    job = Job(tmp_path, [stack, WAITS], steps=0, deadline=300.0)
+    if not sees_all:  # as a rank looks at itself
+        del job.ranks[1]
+    for rank in (0, 1):
+        job.page.write(rank, line)
+    for now in range(0, 300 * times, 10):
+        assert job.wait(10 if now else 0) is None
+    said_late = [said for said in job.said if "6 times" in said]
+    assert len(said_late) == (times > 1) * 5
+    for said in said_late:
+        assert said.startswith(f"Rank 0 of 2 has been {place} for ")
+        assert "The job ends after 1800 s (6 times the step deadline" in said
+        assert stack.splitlines()[0] in said
+    verdict = job.wait(80)
+    assert verdict.text.startswith(f"Rank 0 of 2 hangs {place}: no batch was done for {300 * times} s (")
+
+
+@pytest.mark.parametrize("line", [FIRST, CHECKED, VALIDATED, TRAINED])
+def test_compiling_counts_as_life_and_what_follows_it_may_hang(tmp_path, line):
+    job = Job(tmp_path, [COMPILES, WAITS], steps=0, deadline=300.0)
+    for rank in (0, 1):
+        job.page.write(rank, line)
+    for _ in range(10):
+        assert job.wait(301) is None
+    assert job.said == []
+    job.ranks[0].stack = HANGS
+    assert job.wait(290) is None
+    for _ in range(5 * line.first):
+        assert job.wait(301) is None
+    assert [job.wait(20), job.wait(300)] != [None, None]
+
+
+def test_a_run_s_first_training_batch_ends_the_long_patience_and_a_sanity_check_does_not(tmp_path):
+    lines = Page(tmp_path / "page", 1)
+    rank, seen = RankClient(str(tmp_path), 0, 1), []
+
+    def run():
+        rank.ready()
+        for phase in ("validate", "validate", "train", "validate", "train"):
+            seen.append(lines.read(0).first)
+            rank.batch_done(phase)
+        seen.append(lines.read(0).first)
+
+    for _ in range(2):
+        rank.run(run, (), Strategy())
+    faulthandler.unregister(DUMP_SIGNAL)
+    rank._dump.close()
+    assert seen == [True, True, True, False, False, False] * 2
 
 
 def test_on_a_device_all_ranks_that_hang_are_shown_since_one_that_waits_looks_like_the_cause(tmp_path):
@@ -146,7 +224,7 @@ def test_steps_that_were_done_between_two_looks_count(tmp_path):
     job.batches = 2
     job.train(0.1)
     job.wait(61)
-    assert "its steps take 0.05 s" in job.said[0]
+    assert "Its steps take 0.05 s." in job.said[0]
 
 
 def test_one_step_alone_does_not_show_how_long_one_takes(tmp_path):

@@ -60,7 +60,8 @@ class PipelineParallel(ModelParallel):
         launcher: who starts the processes: a name from ``lt.launchers`` or an object.
         process_group_backend: torch's backend; NCCL for CUDA and gloo for the CPU by default.
         timeout: how long a rank waits for the others; a number is in seconds.
-        step_deadline: seconds without a batch done after which a rank counts as hung; None for never.
+        step_deadline: seconds without a batch done after which a rank counts as hung, six times as many until its
+            first batch is done; None for never.
         others: ``auto_wrap_policy`` (by default each layer), ``mixed_precision``, ``activation_checkpointing_policy``,
             ``compile_blocks``, ``state_dict_type`` and ``reshard_after_forward`` as for :class:`FSDP`; the last is
             False by default, so that a layer is gathered once for all pieces of a batch.

@@ -76,7 +76,8 @@ class DDP(Distributed):
         launcher: see :class:`~lt_strategies.distributed.Distributed`, as for the others.
         process_group_backend: torch's backend.
         timeout: how long a rank waits for the others in a collective.
-        step_deadline: seconds without a batch done after which a rank counts as hung.
+        step_deadline: seconds without a batch done after which a rank counts as hung, six times as many until its
+            first batch is done; None for never.
         start_method: Lightning's name of the launcher: ``"popen"``, ``"spawn"``, ``"fork"``, ``"forkserver"``.
     """
 

@@ -36,7 +36,8 @@ class Distributed(Strategy):
         launcher: who starts the processes: a name from ``lt.launchers`` or an object.
         process_group_backend: torch's backend; NCCL for CUDA and gloo for the CPU by default.
         timeout: how long a rank waits for the others in a collective; a number is in seconds.
-        step_deadline: seconds without a batch done after which the watcher takes a rank for hung; None for never.
+        step_deadline: seconds without a batch done after which a rank counts as hung, six times as many until its
+            first batch is done; None for never.
     """
 
     name = "distributed"

@@ -150,15 +150,15 @@ class Lsf(Environment):
             return None
         hosts = _lsf_hosts()
         world_size = _number("JSM_NAMESPACE_SIZE")
-        nodes = max(1, len(dict.fromkeys(hosts)))
-        local_world_size = _number("JSM_NAMESPACE_LOCAL_SIZE", max(1, world_size // nodes))
+        nodes = len(set(hosts))
+        local_world_size = _number("JSM_NAMESPACE_LOCAL_SIZE", max(1, world_size // max(1, nodes)))
         return cls(
             rank=_number("JSM_NAMESPACE_RANK"),
             local_rank=_number("JSM_NAMESPACE_LOCAL_RANK"),
             node_rank=_number("JSM_NAMESPACE_RANK") // local_world_size,
             world_size=world_size,
             local_world_size=local_world_size,
-            num_nodes=len(dict.fromkeys(hosts)),
+            num_nodes=nodes,
             main_address=_address("127.0.0.1" if world_size == local_world_size else (hosts or [""])[0]),
             main_port=_port(os.environ["LSB_JOBID"]),
             processes_exist=True,

@@ -109,7 +109,7 @@ class RankClient(Supervisor):
         accelerator = getattr(getattr(strategy, "placement", None), "accelerator", None)
         on_device = getattr(accelerator, "device_type", "cpu") != "cpu"
         thread = threading.get_ident()  # an actor's thread is not the process's first
-        self._line = self._line._replace(batches=0, phase="", on_device=on_device, thread=thread)
+        self._line = self._line._replace(batches=0, phase="", on_device=on_device, thread=thread, first=True)
         self._mark(page.RUNNING)
         try:
             strategy.supervisor = self
@@ -129,7 +129,10 @@ class RankClient(Supervisor):
     def batch_done(self, phase: str) -> None:
         before = self._line
         batches = before.batches + 1 if phase == before.phase else 1
-        self._line = before._replace(beat=time.monotonic(), state=page.STEPPING, batches=batches, phase=phase)
+        first = before.first and phase == Stage.VALIDATE  # a sanity check says nothing of the first training step
+        self._line = Line(
+            before.pid, time.monotonic(), page.STEPPING, batches, phase, before.thread, before.on_device, first
+        )
         self._page.write(self.rank, self._line)
 
     def failed(self, error: BaseException) -> None:

@@ -97,11 +97,8 @@ class _Waits:
 
     def absent(self) -> str:
         """Return the ranks that have not answered the call; rank 0 where there was none, or none since the failure."""
-        found = (
-            list(islice(missing(self.store, self.meeting, range(1, self.world_size)), _NAMED + 1))
-            if self.meeting
-            else []
-        )
+        silent = missing(self.store, self.meeting, range(1, self.world_size)) if self.meeting else ()
+        found = list(islice(silent, _NAMED + 1))
         return f"[{', '.join(map(str, found[:_NAMED] or [0]))}{', ...' if len(found) > _NAMED else ''}]"
 
     def error(self) -> RankError:

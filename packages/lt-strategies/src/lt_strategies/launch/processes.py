@@ -240,10 +240,9 @@ def _original(folder: Path, verdict: Verdict) -> BaseException:
     """Return the exception of the rank that failed first, or a RankError where it left none."""
     if verdict.text == INTERRUPTED:
         return KeyboardInterrupt()
-    try:
-        error: BaseException = _load(folder / f"error_{verdict.rank}")
-    except Exception:
-        return RankError(verdict.text, code="LT701")
+    error: BaseException | None = None
+    with contextlib.suppress(Exception):
+        error = _load(folder / f"error_{verdict.rank}")
     if not isinstance(error, Exception):
         return RankError(verdict.text, code="LT701")
     error.__cause__ = _RemoteError(verdict.text)

@@ -177,8 +177,17 @@ class SelfWatch(RankClient):
 
     def _end(self, verdict: Verdict) -> None:
         report(verdict.text)
-        text = {"rank": self.rank, "time": time.time(), "place": self._line.place, "error": "it hangs"}
-        self._post({**text, "traceback": verdict.text, "consequence": False, "calls": flight.recorded()})
+        self._post(
+            {
+                "rank": self.rank,
+                "time": time.time(),
+                "place": self._line.place,
+                "error": "it hangs",
+                "traceback": verdict.text,
+                "consequence": False,
+                "calls": flight.recorded(),
+            }
+        )
         self._exit()
 
     def _exit(self) -> None:

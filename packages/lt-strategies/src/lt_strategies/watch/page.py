@@ -25,7 +25,7 @@ RAISE_SIGNAL: int | None = int(_REALTIME) + 7 if _REALTIME else None
 
 class Line(NamedTuple):
     """A rank's report: process id, time of its last batch (seconds, monotonic), state, batches done, number of its main
-    thread, whether a device other than the CPU works for it.
+    thread, whether a device other than the CPU works for it, whether its run has done no batch but of a validation.
     """
 
     pid: int = 0
@@ -35,13 +35,15 @@ class Line(NamedTuple):
     phase: str = ""
     thread: int = 0
     on_device: bool = False
+    first: bool = False
 
     @property
     def place(self) -> str:
         """Where the rank is, as text."""
         if self.state in (STARTING, IDLE) or not self.phase:
-            return {STARTING: "while it started", IDLE: "between two runs"}.get(self.state, "before its first batch")
-        return f"in {self.phase} batch {self.batches + 1} of this run"
+            early = {STARTING: "while it started", IDLE: "between two runs", RUNNING: "before its first batch"}
+            return early.get(self.state, "in its first batch or before it")
+        return f"in {self.phase} batch {self.batches + 1} of this run" + " or after it" * self.first
 
 
 class Page:
@@ -52,7 +54,7 @@ class Page:
         world_size: ranks on this machine.
     """
 
-    _FORM = struct.Struct("<qdqq32sQ?")
+    _FORM = struct.Struct("<qdqq32sQ??")
 
     def __init__(self, path: str | Path, world_size: int | None = None) -> None:
         if world_size is not None:

@@ -33,6 +33,9 @@ _NO_STEP = re.compile(
 )
 """Frames of the main thread that may take long outside of a step; other threads pin batches or write a file."""
 
+_AROUND = re.compile(r" in (on_|\w+_epoch_)(?!\w*batch)\w*(start|end)$", re.MULTILINE)
+"""Hooks around epochs, a validation or the run, which one rank alone may work in."""
+
 
 def waits_for_others(stack: str) -> bool:
     """Return whether the innermost frame of a faulthandler stack belongs to a collective or a backward."""
@@ -44,9 +47,19 @@ def is_pipeline(dump: str, thread: int = 0) -> bool:
     return re.search(r"torch[/\\]distributed[/\\]pipelining[/\\]", _main_thread(dump, thread)) is not None
 
 
+def compiles(dump: str) -> bool:
+    """Return whether a rank compiles, in any of its threads."""
+    return _COMPILES.search(dump) is not None
+
+
+def is_around(dump: str, thread: int) -> bool:
+    """Return whether a rank is in a hook that runs once an epoch or a run."""
+    return _AROUND.search(_main_thread(dump, thread)) is not None
+
+
 def is_no_step(dump: str, thread: int = 0) -> bool:
     """Return whether a rank compiles, validates, saves or waits for a loader, which may take any time."""
-    return _COMPILES.search(dump) is not None or _NO_STEP.search(_main_thread(dump, thread)) is not None
+    return compiles(dump) or _NO_STEP.search(_main_thread(dump, thread)) is not None
 
 
 def main_stack(dump: str, thread: int = 0) -> str:

@@ -24,7 +24,7 @@ from lt_strategies.watch.page import (
     save_json,
 )
 from lt_strategies.watch.rhythm import Pace, Stillness, still
-from lt_strategies.watch.stacks import is_no_step, is_pipeline, main_stack, waits_for_others
+from lt_strategies.watch.stacks import compiles, is_around, is_no_step, is_pipeline, main_stack, waits_for_others
 
 POLL = 0.1  # seconds between two looks
 PATIENCE = 1.0  # seconds to wait for the cause when so far only its consequences (broken connections) are known
@@ -33,6 +33,7 @@ LAST_GRACE = 3.0  # seconds after which rank 0 is killed too
 
 GAP = 3.0  # seconds beyond the usual pause without a look: the whole job stood still, and none of it counts
 SUSPICION = 60.0  # seconds without a batch after which a rank that is in a step is reported, if its steps are short
+FIRST = 6  # times the deadline: for a rank's first batch, and in a hook around epochs
 SLOW = 20  # times the median step: as long as that takes, a rank is not reported either
 INTERRUPTED = "interrupted"
 """The verdict's text after Ctrl-C: nothing to complain about."""
@@ -63,7 +64,8 @@ class Watch:
         folder: the job's folder.
         members: processes by rank: all, or this rank's own where no process sees all.
         world_size: ranks in the job.
-        deadline: seconds without a batch done after which a rank counts as hung; None for never.
+        deadline: seconds without a batch done after which a rank counts as hung, :data:`FIRST` times as many where
+            that may take long; None for never. Compiling counts as life.
         suspicion: seconds without a batch done after which a rank in the middle of a training step is reported, once
             it is also :data:`SLOW` times its median step.
         say: takes a report, for the user.
@@ -89,7 +91,7 @@ class Watch:
         self.page = Page(self.folder / "page")
         self._whole = len(members) == world_size
         self._pace = Pace()
-        self._asked = self._looked = clock()
+        self._asked = self._looked = self._excused = self._compiled = clock()
         self._pause, self._gaps = pause, list[tuple[float, float]]()  # ends and lengths of suspensions
         self._reported: set[tuple[int, float]] = set()
         self._trouble_since: float | None = None
@@ -113,13 +115,13 @@ class Watch:
         if interrupted := [rank for rank, report in reports.items() if report["interrupt"]]:
             return Verdict(interrupted[0], INTERRUPTED)
         if causes:
-            return self._judge_report(min(causes.values(), key=lambda report: float(report["time"])))
+            return self._judge_reports(causes)
         if dead:
             return self._judge_death(dead[0], statuses[dead[0]] or 0)
         if reports:
             self._trouble_since = self._trouble_since or time.monotonic()
             if time.monotonic() - self._trouble_since > PATIENCE:
-                return self._judge_report(min(reports.values(), key=lambda report: float(report["time"])))
+                return self._judge_reports(reports)
             return None
         verdict = self._judge_standstill() or self._judge_hang()
         if verdict is None:
@@ -171,7 +173,8 @@ class Watch:
         # a status of the script's own (sys.exit) concerns the others only while they wait for this rank in a run
         return status < 0 or (status > 0 and any(self._in_run(other) for other in self.members))
 
-    def _judge_report(self, report: dict[str, Any]) -> Verdict:
+    def _judge_reports(self, reports: Mapping[int, dict[str, Any]]) -> Verdict:
+        report = min(reports.values(), key=lambda report: float(report["time"]))
         rank = int(report["rank"])
         head = f"Rank {rank} of {self.world_size} failed {report['place']}: {report['error']}"
         over = [r for r in self.members if self.page.read(r).state == ENDED]
@@ -198,10 +201,10 @@ class Watch:
         dumps = self._dumps(lines)
         if any(is_pipeline(dump, lines[rank].thread) for rank, dump in dumps.items()):
             return None  # the deadline of a step ends one that hangs
-        stacks = {rank: main_stack(dump, lines[rank].thread) for rank, dump in dumps.items()}
-        if len(stacks) < 2 or set(stacks) != set(lines) or not all(map(waits_for_others, stacks.values())):
+        stacks = _stacks(dumps, lines)
+        if set(stacks) != set(lines) or not all(map(waits_for_others, stacks.values())):
             return None
-        if len(set(stacks.values())) == 1:
+        if len(set(stacks.values())) < 2:
             return None  # all in the same call: a device may be at work
         places = ", ".join(f"rank {rank} {line.place}" for rank, line in lines.items())
         head = (
@@ -215,19 +218,25 @@ class Watch:
             return None
         now = self.clock()
         lines = self._lines()
-        late = [rank for rank, line in lines.items() if line.state == STEPPING and now - line.beat > self.deadline]
+        late = _late(lines, now - self.deadline, max(self._excused, self._compiled))
         if not late:
             return None
-        stacks = self._stacks(lines)
+        dumps = self._dumps(lines)
+        if self._compiled >= now:
+            return None
+        stacks = _stacks(dumps, lines)
         silent = [rank for rank in late if stacks.get(rank) == ""]
         suspects = silent or [rank for rank in stacks if not waits_for_others(stacks[rank])]
         if not suspects and not self._whole:
             return None  # it waits for ranks that others look at
-        rank = suspects[0] if suspects else late[0]
-        head = (
-            f"Rank {rank} of {self.world_size} hangs {lines[rank].place}: no batch was done for {self.deadline:g} s "
-            "(the step deadline; DDP(step_deadline=...) changes it)."
-        )
+        named = suspects or late
+        rank = named[0]
+        limit = max(self._limit(lines[each], dumps.get(each, "")) for each in named)
+        if now - max(lines[rank].beat, self._compiled) <= limit > self.deadline:
+            self._excused = now
+            self._say_stuck(named, lines, dumps)
+            return None
+        head = f"Rank {rank} of {self.world_size} hangs {lines[rank].place}: no batch was done for {self._said(limit)}."
         if not suspects and len(stacks) > 1:
             head += " All ranks wait for one another: did they make different calls?"
         if len(suspects) > 1 and lines[rank].on_device:
@@ -248,41 +257,49 @@ class Watch:
         if usual is None:
             return
         patience = max(self.suspicion, SLOW * usual)
-        late = [
-            rank
-            for rank, line in lines.items()
-            if line.state == STEPPING and line.phase == "train" and now - max(line.beat, self._asked) > patience
-        ]
-        if not late or all((rank, lines[rank].beat) in self._reported for rank in late):
+        late = [rank for rank in _late(lines, now - patience, self._asked) if lines[rank].phase == "train"]
+        if all((rank, lines[rank].beat) in self._reported for rank in late):
             return
         self._asked = now
         dumps = self._dumps(lines)
         if any(is_no_step(dump, lines[rank].thread) for rank, dump in dumps.items()):
             return  # the others wait for it; asked again when as much time has passed
-        stacks = {rank: main_stack(dump, lines[rank].thread) for rank, dump in dumps.items()}
+        stacks = _stacks(dumps, lines)
         suspects = [rank for rank in late if rank in stacks and not waits_for_others(stacks[rank])]
-        suspects = suspects or (late if self._whole else [])
+        self._say_stuck(suspects or (late if self._whole else []), lines, dumps, f"Its steps take {usual:.2g} s. ")
         self._reported.update((rank, lines[rank].beat) for rank in late)
-        for rank in suspects:
-            end = "Nothing ends the job (step_deadline=None)."
-            if self.deadline is not None:
-                end = f"The job ends after {self.deadline:g} s (the step deadline; DDP(step_deadline=...) changes it)."
+
+    def _say_stuck(
+        self, ranks: Sequence[int], lines: Mapping[int, Line], dumps: Mapping[int, str], usual: str = ""
+    ) -> None:
+        """Report ranks that may be stuck, with their stacks."""
+        for rank in ranks:
+            line = lines[rank]
+            limit = self._limit(line, dumps.get(rank, ""))
+            end = f"The job ends after {self._said(limit)}." if limit else "Nothing ends the job (step_deadline=None)."
             text = (
-                f"Rank {rank} of {self.world_size} has been {lines[rank].place} for {now - lines[rank].beat:.0f} s; "
-                f"its steps take {usual:.2g} s. Is it stuck? {end} [LT770]"
+                f"Rank {rank} of {self.world_size} has been {line.place} for {self.clock() - line.beat:.0f} s. "
+                f"Is it stuck? {usual}{end} [LT770]"
             )
-            self.say("\n\n".join([text, *_shown(stacks, [rank])]))
+            self.say("\n\n".join([text, *_shown(_stacks(dumps, lines), [rank])]))
+
+    def _limit(self, line: Line, dump: str) -> float:
+        """Return the seconds without a batch after which a rank with this line and stacks hangs."""
+        return (self.deadline or 0.0) * (FIRST if line.first or is_around(dump, line.thread) else 1)
+
+    def _said(self, limit: float) -> str:
+        return (
+            f"{limit:g} s ({f'{FIRST} times ' * (limit != self.deadline)}the step deadline; "
+            "DDP(step_deadline=...) changes it)"
+        )
 
     def _calls(self) -> list[str]:
         """Return the differences between the ranks' recorded collectives, as text."""
         said = flight.differences(flight.ask(self.folder, self.members)) if len(self.members) > 1 else ""
         return [said] if said else []
 
-    def _stacks(self, lines: Mapping[int, Line]) -> dict[int, str]:
-        return {rank: main_stack(dump, lines[rank].thread) for rank, dump in self._dumps(lines).items()}
-
     def _dumps(self, lines: Mapping[int, Line]) -> dict[int, str]:
-        """Ask all ranks for their stacks and return the answers; a stopped rank gives none."""
+        """Ask all ranks for their stacks and return the answers, a stopped rank's empty; one that compiles lives."""
         if DUMP_SIGNAL is None:
             return {}
         files = {rank: self.folder / f"stack_{rank}.txt" for rank in self.members}
@@ -291,7 +308,19 @@ class Watch:
             if lines[rank].state in (RUNNING, STEPPING):
                 member.send(DUMP_SIGNAL)
         time.sleep(0.3)
-        return {rank: files[rank].read_bytes()[size:].decode("utf-8", "replace") for rank, size in before.items()}
+        dumps = {rank: files[rank].read_bytes()[size:].decode("utf-8", "replace") for rank, size in before.items()}
+        if any(map(compiles, dumps.values())):
+            self._compiled = self.clock()
+        return dumps
+
+
+def _stacks(dumps: Mapping[int, str], lines: Mapping[int, Line]) -> dict[int, str]:
+    return {rank: main_stack(dump, lines[rank].thread) for rank, dump in dumps.items()}
+
+
+def _late(lines: Mapping[int, Line], moment: float, alive: float) -> list[int]:
+    """Return the ranks that have done no batch since a moment, unless all were alive after it."""
+    return [rank for rank, line in lines.items() if line.state == STEPPING and max(line.beat, alive) < moment]
 
 
 def signal_name(number: int) -> str:
