@@ -60,6 +60,11 @@ def test_the_page_s_slurm_script_is_the_one_that_lt_slurm_writes():
     assert lt_slurm.batch_script(job) == slurm_script()
 
 
+def test_the_page_on_preemption_requeues_as_this_script_does():
+    (line,) = re.findall(r"scontrol requeue .*", slurm_script())
+    assert f"[ $? -eq 143 ] && {line}\n" in PAGE.with_name("preemption.md").read_text("utf-8")
+
+
 @pytest.mark.ddp
 def test_the_page_s_script_trains_under_torchrun(script):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]

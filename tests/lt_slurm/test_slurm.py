@@ -60,6 +60,24 @@ def test_only_what_was_stopped_in_time_is_requeued_and_not_for_ever(cluster, sta
     assert (cluster / "requeued").exists() == requeued
 
 
+@pytest.mark.parametrize(
+    ("variables", "requeued"),
+    [
+        ({"SLURM_JOB_ID": "17"}, "17"),
+        ({"SLURM_JOB_ID": "19", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "2"}, "17_2"),
+        # the job of an array's last task has the number of the array, which stands for all tasks
+        ({"SLURM_JOB_ID": "17", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}, "17_3"),
+        ({"SLURM_JOB_ID": "17", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "0"}, "17_0"),
+    ],
+)
+def test_a_task_of_an_array_is_requeued_alone(cluster, variables, requeued):
+    program(cluster / "bin", "srun", "exit 143")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")} | variables
+    text = batch_script(Job(command=["python", "train.py"], name="a", time="60"))
+    subprocess.run(["bash", "-uc", text], env=env, check=False)
+    assert (cluster / "requeued").read_text() == f"requeue {requeued}\n"
+
+
 def test_a_whole_command_goes_in_place_of_a_script(cluster, capsys):
     words = ["--", "lt", "fit", "--config", "run.yaml", "--ckpt_path", "auto"]
     assert main(["submit", "--time", "90", "--dry-run", *words]) == 0

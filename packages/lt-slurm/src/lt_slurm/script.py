@@ -95,7 +95,8 @@ def batch_script(job: Job) -> str:
         "",
         "# 143: it was stopped by SIGTERM, and has saved",
         f'if [ "$status" -eq 143 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {job.requeues} ]; then',
-        '    scontrol requeue "$SLURM_JOB_ID"',
+        "    # of an array this task alone",
+        '    scontrol requeue "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}"',
         "fi",
         'exit "$status"',
     ]
