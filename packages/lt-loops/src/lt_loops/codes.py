@@ -59,6 +59,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT640",
         "LT760",
         "LT765",
+        "LT766",
         "LT801",
         "LT901",
         "LT902",

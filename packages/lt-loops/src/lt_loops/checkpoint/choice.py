@@ -15,7 +15,7 @@ from typing import Any
 
 from lt_core.checkpoint import is_remote
 from lt_core.errors import CheckpointError, ConfigTypeError, MissingCheckpointError, did_you_mean, warn
-from lt_core.files.checkpoint_header import Header
+from lt_core.files.checkpoint_header import Header, array_task
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.problems import type_name
 
@@ -99,7 +99,7 @@ def _meant(trainer: TrainerAPI, word: str, stage: str) -> str | None:
         if near and not trainer.checkpoint_io.exists(word) and not Path(word).exists():
             raise MissingCheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
         return word
-    newest = _newest(trainer, stage)
+    newest = _newest(trainer, stage, array_task() if word == "auto" else "")
     if newest is None and (word != "auto" or stage != "fit"):
         remedy = ", or ckpt_path='auto' to start anew where there is none" if stage == "fit" else ", or call fit first"
         raise MissingCheckpointError(
@@ -137,9 +137,9 @@ def _best(trainer: TrainerAPI, stage: str) -> str:
     return best
 
 
-def _newest(trainer: TrainerAPI, stage: str) -> str | None:
+def _newest(trainer: TrainerAPI, stage: str, task: str) -> str | None:
     """Return the newest complete checkpoint that this Trainer's earlier runs wrote; damaged ones are named and passed
-    over, on the rank whose choice counts.
+    over, on the rank whose choice counts. Where ``task`` names one of an array, only its own runs' files count.
     """
     io = trainer.checkpoint_io
     files: dict[str, int] = {}  # with the time of each, in nanoseconds
@@ -154,7 +154,15 @@ def _newest(trainer: TrainerAPI, stage: str) -> str | None:
             headers = dict(zip(files, pool.map(io.header, files), strict=True))
     else:
         headers = {path: io.header(path) for path in files}
-    for path in newest_first(files, headers, resuming=stage == "fit"):
+    ordered = newest_first(files, headers, resuming=stage == "fit")
+    own = [path for path in ordered if (header := headers[path]) is not None and header.run.endswith(task)]
+    if task and ordered and not own:
+        warn(
+            f"ckpt_path='auto' in task {task[1:]} of an array of SLURM: {ordered[0]} and what else is there are of "
+            "other jobs or tasks, and are not taken; a fit begins anew. Pass a path, or 'last' for the newest of all.",
+            code="LT766",
+        )
+    for path in own if task else ordered:
         try:
             if trainer.strategy.rank == 0:
                 trainer.strategy.verify_checkpoint(io, path)
