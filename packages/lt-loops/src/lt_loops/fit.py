@@ -39,8 +39,9 @@ def run_fit(run: Run) -> RunResult:
         (begin_anew of callbacks that another fit has used)
         setup("fit")                                  # datamodule, callbacks, module
         configure_model
+        (of a checkpoint: on_load_checkpoint, weights)
         configure_optimizers                          # when the module is on its device
-        (restore the checkpoint: on_load_checkpoint and module before configure_optimizers; callbacks)
+        (of a checkpoint: states of the callbacks)
         on_fit_start
         train_dataloader
         (restore optimizers, counters, generators)
