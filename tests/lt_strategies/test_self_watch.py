@@ -52,6 +52,8 @@ def test_a_killed_rank_is_named_with_its_place(tmp_path):
     said, status = by_hand(tmp_path, "kill", 1)
     assert status == [1, -9]
     assert "Rank 1 of 2 is gone without a word, last heard of " in said[0]
+    assert ", up to 1 s before (this rank is in train batch 4 of this run): killed, perhaps (out of memory" in said[0]
+    assert "before its run began" not in said[0]
     assert "gloo" not in said[0]
 
 

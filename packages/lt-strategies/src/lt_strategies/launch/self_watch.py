@@ -121,8 +121,11 @@ class SelfWatch(RankClient):
         self._lost = len(lines)
         rank, line = lines[0]
         others = f" So are ranks {', '.join(str(other) for other, _ in lines[1:])}." if lines[1:] else ""
-        where = line.decode().partition(" ")[2] or "before its run began"
-        text = f"Rank {rank} of {self.world_size} is gone without a word, last heard of {where}: killed, perhaps "
+        where = line.decode().partition(" ")[2] or "when the ranks met"
+        text = (
+            f"Rank {rank} of {self.world_size} is gone without a word, last heard of {where}, up to {self._pause:g} s "
+            f"before (this rank is {self._line.place}): killed, perhaps "
+        )
         return Verdict(rank, f"{text}(out of memory, or a job limit), or its node is lost.{others}")
 
     def _reports(self, store: Store, silent: list[int]) -> list[dict[str, Any]]:
