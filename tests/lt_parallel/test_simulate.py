@@ -140,6 +140,83 @@ def test_a_receive_that_nobody_sends_is_shown(dtype):
     assert re.search(r"rank 0: receive \w+ \(2,\) \(test_simulate.py:\d+\) from rank 1", found)
 
 
+def send(peer, **kind):
+    dist.send(torch.ones(2, **kind), peer)
+
+
+def receive(peer, **kind):
+    dist.recv(torch.ones(2, **kind), peer)
+
+
+def isend(peer, **kind):
+    dist.isend(torch.ones(2, **kind), peer)
+
+
+def irecv(peer, **kind):
+    dist.irecv(torch.ones(2, **kind), peer)
+
+
+def send_object(peer, **_):
+    dist.send_object_list([1], peer)
+
+
+def receive_object(peer, **_):
+    dist.recv_object_list([None], peer)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize(
+    ("orders", "waits"),
+    [
+        ([(send, receive), (send, receive)], ["send", "send"]),
+        ([(receive, send), (receive, send)], ["receive", "receive"]),
+        ([(send_object, receive_object), (send_object, receive_object)], ["send", "send"]),
+        ([(send, receive, send, receive), (receive, send, send, receive)], ["send", "send"]),
+        ([(send, irecv), (send, irecv)], ["send", "send"]),
+        ([(send, receive), (receive, send)], []),
+        ([(isend, receive), (isend, receive)], []),
+        ([(isend, receive), (send, receive)], []),
+        ([(irecv, send), (send, receive)], []),
+        ([(send_object, receive_object), (receive_object, send_object)], []),
+        ([(send, send), (receive, receive)], []),
+    ],
+)
+def test_a_send_waits_for_its_receive_and_a_receive_for_its_send(orders, waits, dtype):
+    def planted(strategy):
+        if strategy.rank < 2:
+            for act in orders[strategy.rank]:
+                act(1 - strategy.rank, dtype=dtype)
+        strategy.barrier("after")
+
+    if not waits:
+        assert "All of these ranks reach the end." in simulated(planted)[1]
+        return
+    found = conflict(planted)
+    assert "wait for each other forever" in found
+    for rank, kind in enumerate(waits):
+        to = {"send": "to", "receive": "from"}[kind]
+        assert re.search(rf"rank {rank}: {kind} .*\(test_simulate.py:\d+\) {to} rank {1 - rank}", found)
+    assert ("let one rank receive first" in found) == ("send" in waits)
+
+
+def test_receives_that_return_at_once_let_both_send():
+    def planted(strategy):
+        if strategy.rank < 2:
+            irecv(1 - strategy.rank)
+            send(1 - strategy.rank)
+
+    assert "All of these ranks reach the end." in simulated(planted)[1]
+
+
+def test_sends_around_a_ring_wait_for_each_other_and_with_one_that_receives_first_they_do_not():
+    def ring(strategy, first):
+        for act in (receive, send) if strategy.rank == first else (send, receive):
+            act((strategy.rank + (1 if act is send else 3)) % 4)
+
+    assert "rank 3: send float32 (2,) (test_simulate.py:" in conflict(lambda strategy: ring(strategy, None))
+    assert "All of these ranks reach the end." in simulated(lambda strategy: ring(strategy, 2))[1]
+
+
 def test_a_number_may_arrive_as_a_vector_of_one():
     def step(strategy):
         if strategy.rank < 2:

@@ -50,6 +50,7 @@ class Call:
         peer: the other rank of a send or receive; None where all ranks of the group take part.
         size: bytes that this rank gives.
         place: the user's line; empty where lt or torch calls of its own.
+        waits: whether it is a send or receive that returns when its counterpart is there.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Call:
     peer: int | None
     size: int
     place: str
+    waits: bool = False
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.kind, self.what, self.place and f"({self.place})")))
@@ -168,7 +170,18 @@ def _call_of(func: Any, args: Any, group: str, ranks: tuple[int, ...]) -> Call:
         words.append(given["reduce_op"] if isinstance(given["reduce_op"], str) else _operation())
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     plain = name.strip("_")
-    return Call(_NAMES.get(plain, plain), " ".join(filter(None, words)), group, ranks, peer, size, _place())
+    waits = peer is not None and _waits()
+    return Call(_NAMES.get(plain, plain), " ".join(filter(None, words)), group, ranks, peer, size, _place(), waits)
+
+
+def _waits() -> bool:
+    """Return whether ``send`` or ``recv`` of torch.distributed is running: an ``isend`` whose end they await."""
+    frame, names = sys._getframe(1), set[str]()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == dist.distributed_c10d.__name__:
+            names.add(frame.f_code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return not names.isdisjoint(("send", "recv", "send_object_list", "recv_object_list"))
 
 
 def _operation() -> str:

@@ -14,17 +14,32 @@ Schedules = Mapping[int, Sequence[Call]]
 def conflict(schedules: Schedules, stuck: Collection[int] = ()) -> str:
     """Return where ranks would wait forever, or make calls that do not match; empty where they reach the end.
 
-    A call of a group ends when all its ranks have come to it; those that were not simulated are taken to come. Sends
-    and receives wait for nobody, and must have a counterpart. Those ranks that are ``stuck`` stay at their last call.
+    A call of a group ends when all its ranks have come to it; those that were not simulated are taken to come. A send
+    ends when its receive is posted, and a receive when its send is, but those that return at once; each must have a
+    counterpart. Those ranks that are ``stuck`` stay at their last call.
     """
     at = dict.fromkeys(schedules, 0)
-    upcoming = {rank: calls[0] if calls else None for rank, calls in schedules.items()}
+    posted = Counter[tuple[str, str, int | None, int | None]]()  # kind, group, who calls, its peer
+    upcoming: dict[int, Call | None] = {}
+
+    def come(rank: int) -> None:
+        """Let a rank come to its next call."""
+        call = upcoming[rank] = next(iter(schedules[rank][at[rank] :]), None)
+        if call is not None:
+            posted[call.kind, call.group, rank, call.peer] += 1
+
+    for rank in schedules:
+        come(rank)
     moved = True
     while moved:
         moved = False
         for rank, call in list(upcoming.items()):
             if call is None or call is not upcoming[rank] or (rank in stuck and call is schedules[rank][-1]):
                 continue
+            if call.waits and call.peer in schedules:
+                other = "receive" if call.kind == "send" else "send"
+                if posted[other, call.group, call.peer, rank] < posted[call.kind, call.group, rank, call.peer]:
+                    continue
             members = [rank] if call.peer is not None else [other for other in call.ranks if other in schedules]
             found = [upcoming[member] for member in members]
             if any(other is None or _meeting(other) != _meeting(call) for other in found):
@@ -33,11 +48,12 @@ def conflict(schedules: Schedules, stuck: Collection[int] = ()) -> str:
                 return "The ranks of a group make different calls.\n" + _said({m: upcoming[m] for m in members})
             for member in members:
                 at[member] += 1
-                calls = schedules[member]
-                upcoming[member] = calls[at[member]] if at[member] < len(calls) else None
+                come(member)
             moved = True
     if any(upcoming.values()):
-        return "The ranks wait for each other forever.\n" + _said(upcoming)
+        sends = any(call is not None and call.kind == "send" for call in upcoming.values())
+        remedy = " A send waits until it is received: let one rank receive first, or send by isend." if sends else ""
+        return f"The ranks wait for each other forever.{remedy}\n{_said(upcoming)}"
     return _unanswered(schedules)
 
 
