@@ -6,7 +6,6 @@ alone. A file of 0.1 or of Lightning has none; its step, and for 0.1 its run, ar
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lt_core.errors import warn
 
-__all__ = ["FORMAT", "HEADER_KEY", "Contents", "Header", "array_task", "warn_of_newer"]
+__all__ = ["FORMAT", "HEADER_KEY", "Contents", "Header", "warn_of_newer"]
 
 FORMAT = 2
 """The number of the layout that this version writes; files of 0.1, which carry none, count as 1."""
@@ -59,16 +58,10 @@ class Header(NamedTuple):
     mark: str = ""
 
     @classmethod
-    def of_new_run(cls) -> Header:
-        """Return the header of a run that has written nothing yet; its name says when and in which task it began."""
-        return cls(
-            FORMAT,
-            f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}{array_task()}",
-            0,
-            0,
-            0,
-            weights_only=False,
-        )
+    def of_new_run(cls, task: str = "") -> Header:
+        """Return the header of a run that has written nothing yet; its name says when and in which ``task``."""
+        run = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}{task}"
+        return cls(FORMAT, run, 0, 0, 0, weights_only=False)
 
     def next(self, step: int, epoch: int, *, weights_only: bool) -> Header:
         """Return the header of a checkpoint that this run writes now; ``self`` is the one before."""
@@ -107,12 +100,6 @@ class Header(NamedTuple):
     def entry(self) -> dict[str, dict[str, Any]]:
         """Return the first entry of the tree."""
         return {HEADER_KEY: self._asdict()}
-
-
-def array_task() -> str:
-    """Return the end of the names of runs that this task of an array of SLURM begins; outside of one nothing."""
-    job, task = (os.environ.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
-    return f"-{job}_{task}" if job and task else ""
 
 
 def warn_of_newer(tree: Mapping[Any, Any], path: object) -> None:

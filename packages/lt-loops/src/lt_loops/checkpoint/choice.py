@@ -15,9 +15,10 @@ from typing import Any
 
 from lt_core.checkpoint import is_remote
 from lt_core.errors import CheckpointError, ConfigTypeError, MissingCheckpointError, did_you_mean, warn
-from lt_core.files.checkpoint_header import Header, array_task
+from lt_core.files.checkpoint_header import Header
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.problems import type_name
+from lt_loops.state.origin import array_task
 
 _REQUESTS_AT_A_TIME = 8
 """Headers behind URLs that are read together."""

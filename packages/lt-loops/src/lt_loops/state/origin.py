@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,6 +13,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from lt_core.files.checkpoint_header import Header
+
+
+def array_task() -> str:
+    """Return the end of the names of runs that this task of an array of SLURM begins; outside of one nothing."""
+    job, task = (os.environ.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
+    return f"-{job}_{task}" if job and task else ""
 
 
 class Saved(NamedTuple):
@@ -66,7 +73,7 @@ class Origin:
 
     path: str | None
     saved: Saved | None = None
-    header: Header = field(default_factory=Header.of_new_run)
+    header: Header = field(default_factory=lambda: Header.of_new_run(array_task()))
 
 
 def own_copy(state: Any) -> Any:
