@@ -15,6 +15,7 @@ from lt_compat.lightning.utilities import (
 
 def test_what_was_written_as_yaml_is_read_again(tmp_path):
     pytest.importorskip("yaml")
+    pytest.importorskip("lt_loggers")  # reads it
     save_hparams_to_yaml(tmp_path / "hparams.yaml", Namespace(lr=0.1, sizes=[1, 2]))
     assert load_hparams_from_yaml(config_yaml=tmp_path / "hparams.yaml", use_omegaconf=False) == {
         "lr": 0.1,
@@ -30,6 +31,7 @@ def test_without_pyyaml_an_error_says_how_to_install_it(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(find_spec("omegaconf") is None, reason="needs omegaconf")
 def test_with_omegaconf_it_is_a_dictconfig(tmp_path):
+    pytest.importorskip("lt_loggers")
     from omegaconf import DictConfig
 
     save_hparams_to_yaml(tmp_path / "hparams.yaml", {"sizes": {"hidden": 8}})
@@ -39,5 +41,6 @@ def test_with_omegaconf_it_is_a_dictconfig(tmp_path):
 
 
 def test_what_was_written_as_csv_is_read_again(tmp_path):
+    pytest.importorskip("lt_loggers")
     save_hparams_to_tags_csv(tmp_path / "tags.csv", {"lr": 0.1, "name": "net"})
     assert load_hparams_from_tags_csv(tags_csv=tmp_path / "tags.csv") == {"lr": 0.1, "name": "net"}
