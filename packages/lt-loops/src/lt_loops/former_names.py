@@ -127,5 +127,5 @@ CLASS_METHODS: Mapping[str, str] = {
 
 
 def understood_by(what: str = "the old spelling") -> str:
-    """Return the end of an error: how to install the package that understands ``what``."""
-    return f"Or install the package that understands {what}: {install_hint('lt-compat')}"
+    """Return the end of an error: how to install lt-compat, which supports ``what``."""
+    return f"Or install lt-compat, which supports {what}: {install_hint('lt-compat')}"

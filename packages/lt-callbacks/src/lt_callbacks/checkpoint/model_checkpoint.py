@@ -206,7 +206,7 @@ class ModelCheckpoint(Checkpoint):
 
     # ---- for users to read -------------------------------------------------------------------------------------------
 
-    # Whoever reads a path finds the file: see CheckpointStore.readable.
+    # Paths are readable: pending saves are completed first (CheckpointStore.readable).
 
     best_model_path = Ranked("best", os.fspath, "named_best")
     """The best checkpoint, or the latest without ``monitor``; empty if there is none."""

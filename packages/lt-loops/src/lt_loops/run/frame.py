@@ -243,7 +243,7 @@ class Run:
         files = self.log.places(unsaved) if crosses else []
         if unsaved.found:
             missing = listed(unsaved.found)
-            warn(f"The run is done, but the process that started it does not get {missing}.", code="LT605")
+            warn(f"Training finished, but {missing} could not be returned to the launching process.", code="LT605")
         return RunResult(
             outputs=self.outputs,
             position=self.position.state_dict() | {"samples_of_epoch": self.data.samples},
