@@ -5,7 +5,7 @@ import weakref
 import pytest
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -258,3 +258,33 @@ def test_the_groups_are_the_user_s_again_after_a_step_that_ends_with_an_error(mo
     assert optimizer.param_groups is own
     step_by_kind(optimizer)  # of a second run: once is enough
     assert len(optimizer._optimizer_step_pre_hooks) == 1
+
+
+def of_two_runs(outer):
+    found = {}
+    for name, first, second, policy in [
+        ("same", Mixed(), Mixed(), None),
+        ("mixed first", Mixed(), Precision(), None),
+        ("other bits", Mixed(torch.float16), Mixed(), None),
+        ("mixed second", Precision(), Mixed(), None),
+        ("own policy", Mixed(), Precision(), MixedPrecisionPolicy()),
+    ]:
+        module = Net()
+        try:
+            for precision in (first, second):
+                strategy = FSDP(mixed_precision=policy)
+                strategy.place(outer.placement)
+                strategy.join(outer.environment)
+                strategy.open()
+                trained(strategy, precision, module=module, steps=1)
+            found[name] = None
+        except ConfigError as error:
+            found[name] = str(error)
+    return found
+
+
+def test_a_later_run_in_another_precision_is_refused_where_weights_are_gathered_in_the_first_one_s(ranks):
+    found = ranks(of_two_runs, 2)[0]
+    assert [name for name, error in found.items() if error] == ["mixed first", "other bits"]
+    assert "LT767" in found["mixed first"]
+    assert "gather it in torch.float16" in found["other bits"]

@@ -144,9 +144,8 @@ def _kept(module: LightningModule, weights: torch.dtype | None, precision: Preci
         return tensor
 
     with FakeTensorMode(allow_non_fake_inputs=True) as fake, saved_tensors_hooks(keep, keep):
-        model: LightningModule = _copied(
-            module, "cpu", weights
-        )  # made here: a real parameter is another tensor in the mode
+        # made within the mode, where a real parameter is another tensor
+        model: LightningModule = _copied(module, "cpu", weights)
         step = precision.wrap_step(matched(model.training_step, ("batch", "batch_idx")) or model.training_step)
         step(map_batch(lambda item: fake.from_tensor(item) if isinstance(item, Tensor) else item, batch), 0)
     own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}

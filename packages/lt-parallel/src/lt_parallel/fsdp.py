@@ -218,15 +218,26 @@ class FSDP(Distributed):
     ) -> tuple[nn.Module, list[Optimizer]]:
         """Shard the module; one that is sharded already is left as it is."""
         precision.open(self.device)
+        narrow = precision.compute_dtype if self._mixed_precision is None else None
         self._arguments["mp_policy"] = self._mixed_precision or MixedPrecisionPolicy(
-            param_dtype=(narrow := precision.compute_dtype),
+            param_dtype=narrow,
             reduce_dtype=None if narrow is None else torch.float32,
             cast_forward_inputs=False,  # autocast casts what it should; targets and timesteps stay as they are
         )
         module = self.convert_sync_batchnorm(module)
+        gathered = module.__dict__.get("_gathered_in")
+        if gathered not in (None, narrow):
+            raise ConfigError(
+                f"precision={precision.name!r}: an earlier run has sharded the module, to gather it in {gathered}, which "
+                "stays. Take its precision again, make the module anew and load its weights, or give all runs "
+                "FSDP(mixed_precision=MixedPrecisionPolicy()), which gathers in the parameters' own type.",
+                code="LT767",
+            )
         if not self._is_spread(module):
             self.check_same_parameters(module)
             self._spread(precision.convert_module(module))
+            if any(isinstance(part, FSDPModule) for part in (_root_of(module) or module).modules()):
+                module.__dict__.setdefault("_gathered_in", narrow)
         else:  # by the user's own calls in configure_model, or in an earlier run
             self._place_sharded(module, precision)
         states.check_gathers(module)
