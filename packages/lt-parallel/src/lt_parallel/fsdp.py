@@ -228,8 +228,8 @@ class FSDP(Distributed):
         gathered = module.__dict__.get("_gathered_in")
         if gathered not in (None, narrow):
             raise ConfigError(
-                f"precision={precision.name!r}: an earlier run has sharded the module, to gather it in {gathered}, which "
-                "stays. Take its precision again, make the module anew and load its weights, or give all runs "
+                f"precision={precision.name!r}: an earlier run has sharded the module, to gather it in {gathered}, "
+                "which stays. Take its precision again, make the module anew and load its weights, or give all runs "
                 "FSDP(mixed_precision=MixedPrecisionPolicy()), which gathers in the parameters' own type.",
                 code="LT767",
             )
