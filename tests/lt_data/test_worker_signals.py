@@ -1,5 +1,6 @@
 """Whose SIGTERM ends a loader's worker, and how its death is named."""
 
+import _thread
 import multiprocessing
 import os
 import signal
@@ -111,6 +112,27 @@ def test_a_worker_that_is_gone_is_named_whatever_broke_first(stage, act):
     with pytest.raises(DataError, match="LT412"):
         list(batches)
     made.close()
+
+
+@pytest.mark.parametrize("start", ["threading._start_new_thread", "lt_data.resume.workers.start_new_thread"])
+def test_a_worker_that_ends_while_the_reader_closes_leaves_no_error_of_a_thread(monkeypatch, start):
+    threads = []
+
+    def interrupted(function, args):
+        threads.append(_thread.start_new_thread(function, args))
+        raise RuntimeError("DataLoader worker exited unexpectedly")  # torch's handler of SIGCHLD, at the next bytecode
+
+    printed = []
+    made = make_feed(DataLoader(Numbers(), 1, num_workers=1), stage="fit")
+    batches = iter(made)
+    next(batches)
+    monkeypatch.setattr("sys.unraisablehook", printed.append)
+    monkeypatch.setattr(start, interrupted)
+    made.close()
+    batches.close()
+    monkeypatch.undo()
+    assert not multiprocessing.active_children()
+    assert not printed
 
 
 PARENT = """

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Timer
+from threading import Event
 from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -183,14 +184,15 @@ class Workers(_MultiProcessingDataLoaderIter):
         workers = getattr(self, "_workers", ())
         if not workers or workers[0]._parent_pid != os.getpid():
             return  # a fork, which shares the event that ends them
-        timer = Timer(_PATIENCE, lambda: [worker.terminate() for worker in workers])
-        timer.daemon = True
+        over = Event()
         try:
-            with suppress(RuntimeError):  # at the interpreter's exit no thread can begin
-                timer.start()
+            # at the interpreter's exit no thread can begin; and torch's handler of SIGCHLD may raise here for a worker
+            # that was killed: in the middle of Thread.start() that makes the new thread print a KeyError of its own
+            with suppress(RuntimeError):
+                start_new_thread(lambda: over.wait(_PATIENCE) or [worker.terminate() for worker in workers], ())
             super()._shutdown_workers()
         finally:
-            timer.cancel()
+            over.set()
             for worker in workers:
                 worker.kill()  # one that heeded nothing would keep this process from its end
 
