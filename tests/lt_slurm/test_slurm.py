@@ -41,6 +41,22 @@ def test_the_script_asks_for_machines_signal_and_requeue(cluster, capsys):
     assert f"srun --kill-on-bad-exit=1 {sys.executable} train.py --lr 'a b'" in lines
 
 
+@pytest.mark.parametrize(
+    ("options", "asked", "told"),
+    [
+        ([], "slurm-%j.out", "slurm-17.out"),
+        (["--sbatch=--array=0-9"], "slurm-%A_%a.out", "slurm-17_<task>.out"),
+        (["--sbatch=--array=0-9", "--output=log/%a-%A.txt"], "log/%a-%A.txt", "log/<task>-17.txt"),
+        (["--sbatch=--array=0-9", "--output=%j.txt"], "%j.txt", "%j.txt"),  # sbatch does not tell the tasks' numbers
+        (["--output=%x.txt"], "%x.txt", "%x.txt"),
+    ],
+)
+def test_the_log_that_is_told_is_the_one_that_is_written(cluster, capsys, options, asked, told):
+    assert main([*SUBMIT, *options]) == 0
+    assert capsys.readouterr().out == f"Submitted job 17; its log: {told}\n"
+    assert f"#SBATCH --output={asked}\n" in (cluster / "submitted.sh").read_text()
+
+
 def test_a_dry_run_prints_it_and_submits_nothing(cluster, capsys):
     assert main([*SUBMIT, "--dry-run", "--setup", "module load cuda"]) == 0
     printed = capsys.readouterr().out

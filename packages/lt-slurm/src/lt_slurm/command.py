@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--name", help="of the job; default: the script's")
     submit.add_argument("--signal", type=int, default=120, metavar="SECONDS", help="time to save before the limit")
     submit.add_argument("--requeues", type=int, default=100, help="how often it is started again at most")
-    submit.add_argument("--output", default="slurm-%j.out", help="the log, in SLURM's pattern")
+    submit.add_argument("--output", help="the log, in SLURM's pattern; default: slurm-%%j.out, or slurm-%%A_%%a.out")
     submit.add_argument(
         "--sbatch", action="append", default=[], metavar="OPTION", help="a further option of sbatch: --sbatch=--qos=low"
     )
@@ -73,6 +73,8 @@ def _submit(options: argparse.Namespace, rest: list[str]) -> int:
     if script is None and not rest:
         raise ConfigError("there is nothing to run: give a script, or a command behind --.", code="LT685")
     command = [sys.executable, str(script), *rest] if script is not None else rest
+    is_array = any(option.startswith("--array") for option in options.sbatch)
+    output = options.output or ("slurm-%A_%a.out" if is_array else "slurm-%j.out")
     text = batch_script(
         Job(
             command=command,
@@ -84,7 +86,7 @@ def _submit(options: argparse.Namespace, rest: list[str]) -> int:
             cpus=options.cpus,
             signal=options.signal,
             requeues=options.requeues,
-            output=options.output,
+            output=output,
             options=options.sbatch,
             setup=options.setup,
         )
@@ -109,5 +111,9 @@ def _submit(options: argparse.Namespace, rest: list[str]) -> int:
         print(f"lt slurm: sbatch refused it: {done.stderr.strip() or done.stdout.strip()}", file=sys.stderr)
         return done.returncode
     number = done.stdout.strip().partition(";")[0]
-    print(f"Submitted job {number}; its log: {options.output.replace('%j', number)}")
+    # in an array %j is each task's own number, which sbatch does not tell
+    names = {"%A": number, "%a": "<task>"} if is_array else {"%j": number}
+    for sign, name in names.items():
+        output = output.replace(sign, name)
+    print(f"Submitted job {number}; its log: {output}")
     return 0
