@@ -1,6 +1,7 @@
 """What each rank holds whole of a sharded model between forward, backward and step; hooks of sharded parameters."""
 
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -262,14 +263,21 @@ def test_the_groups_are_the_user_s_again_after_a_step_that_ends_with_an_error(mo
 
 def of_two_runs(outer):
     found = {}
-    for name, first, second, policy in [
+    for name, first, second, policy, *evaluates in [
         ("same", Mixed(), Mixed(), None),
         ("mixed first", Mixed(), Precision(), None),
         ("other bits", Mixed(torch.float16), Mixed(), None),
         ("mixed second", Precision(), Mixed(), None),
         ("own policy", Mixed(), Precision(), MixedPrecisionPolicy()),
+        ("evaluated the same", Mixed(), Mixed(), None, Mixed()),
+        ("evaluated in 32 bits", Mixed(), Mixed(), None, Precision()),
+        ("evaluated in others", Mixed(), Mixed(), None, Mixed(torch.float16)),
+        ("evaluated in 16 bits", Precision(), Precision(), None, Mixed()),
+        ("evaluated by own policy", Mixed(), Mixed(), MixedPrecisionPolicy(), Precision()),
     ]:
-        module = Net()
+        module, trainer = Net(), SimpleNamespace(eval_precision_plugin=(evaluates or [first])[0])
+        if evaluates:
+            module._trainer = trainer
         try:
             for precision in (first, second):
                 strategy = FSDP(mixed_precision=policy)
@@ -283,8 +291,11 @@ def of_two_runs(outer):
     return found
 
 
-def test_a_later_run_in_another_precision_is_refused_where_weights_are_gathered_in_the_first_one_s(ranks):
+def test_another_precision_is_refused_where_weights_are_gathered_in_that_of_the_first_run(ranks):
     found = ranks(of_two_runs, 2)[0]
-    assert [name for name, error in found.items() if error] == ["mixed first", "other bits"]
+    assert [name for name, error in found.items() if error] == [
+        *("mixed first", "other bits", "evaluated in 32 bits", "evaluated in others")
+    ]
     assert "LT767" in found["mixed first"]
-    assert "gather it in torch.float16" in found["other bits"]
+    assert "gathered in torch.float16" in found["other bits"]
+    assert "gathered in torch.bfloat16" in found["evaluated in 32 bits"]

@@ -225,14 +225,6 @@ class FSDP(Distributed):
             cast_forward_inputs=False,  # autocast casts what it should; targets and timesteps stay as they are
         )
         module = self.convert_sync_batchnorm(module)
-        gathered = module.__dict__.get("_gathered_in")
-        if gathered not in (None, narrow):
-            raise ConfigError(
-                f"precision={precision.name!r}: an earlier run has sharded the module, to gather it in {gathered}, "
-                "which stays. Take its precision again, make the module anew and load its weights, or give all runs "
-                "FSDP(mixed_precision=MixedPrecisionPolicy()), which gathers in the parameters' own type.",
-                code="LT767",
-            )
         if not self._is_spread(module):
             self.check_same_parameters(module)
             self._spread(precision.convert_module(module))
@@ -240,6 +232,18 @@ class FSDP(Distributed):
                 module.__dict__.setdefault("_gathered_in", narrow)
         else:  # by the user's own calls in configure_model, or in an earlier run
             self._place_sharded(module, precision)
+        gathered = module.__dict__.get("_gathered_in")
+        # in evaluation the gathered weights meet its autocast, or none
+        evaluates = getattr(getattr(module, "_trainer", None), "eval_precision_plugin", precision)
+        for used in (precision, evaluates) if gathered is not None else ():
+            if used.compute_dtype != gathered:
+                raise ConfigError(
+                    f"precision={used.name!r}: the module's layers are gathered in {gathered}, in evaluation and in "
+                    "later runs too. Take one precision for all of them, make the module anew and load its weights, or "
+                    "give all runs FSDP(mixed_precision=MixedPrecisionPolicy()), which gathers in the parameters' own "
+                    "type.",
+                    code="LT767",
+                )
         states.check_gathers(module)
         plain = [p for p in module.parameters() if not isinstance(p, DTensor)]
         self._shared = [(ranks, params) for ranks, params, reduces in self._copies(module) if reduces]
