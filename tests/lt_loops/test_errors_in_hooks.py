@@ -289,6 +289,48 @@ def test_a_failing_logger_does_not_end_the_run(trainer, checks):
     assert fit.global_step == 4
 
 
+@pytest.mark.parametrize("where", ["log_metrics", "state_dict"])
+@pytest.mark.parametrize("how", ["as it is", "as the cause", "as the context", "deep"])
+def test_what_a_signal_handler_raised_in_a_logger_comes_out_of_fit(trainer, checks, tmp_path, where, how):
+    def handle(number, frame):
+        raise Boom("another rank died")
+
+    def wrap(error):
+        if how == "as the cause":
+            raise ConnectionError("no answer") from error
+        raise ConnectionError("no answer")
+
+    def call(*args, **kwargs):
+        try:
+            signal.raise_signal(signal.SIGUSR2)
+        except Boom as error:
+            if how == "as it is":
+                raise
+            try:
+                wrap(error)
+            except ConnectionError as again:
+                if how == "deep":
+                    raise ValueError("gave up") from again
+                raise
+
+    class Logs(checks):
+        def training_step(self, batch, batch_idx):
+            loss = self.loss(batch)
+            self.log("loss", loss)
+            return loss
+
+        def on_train_epoch_end(self):
+            self.trainer.save_checkpoint(tmp_path / "here.ckpt")
+
+    logger = type("Retries", (Logger,), {where: call})()
+    before = signal.signal(signal.SIGUSR2, handle)
+    try:
+        with pytest.raises(Boom, match="another rank died"):
+            trainer(logger=logger, log_every_n_steps=1).fit(Logs())
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
 @pytest.mark.filterwarnings("error")
 def test_an_error_before_the_first_hook_closes_what_was_opened(trainer, checks):
     class Counts(Strategy):

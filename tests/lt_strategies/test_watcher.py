@@ -105,6 +105,7 @@ STARTS = 'File "/home/me/train.py", line 9 in on_train_start'
 SCORES = 'File "/home/me/score.py", line 4 in fid\n  File "/home/me/train.py", line 31 in on_validation_epoch_end'
 VALIDATES = 'File "/home/me/train.py", line 20 in validation_step'
 COMPILES = 'File "/site-packages/torch/_inductor/compile_fx.py", line 7 in compile_fx'
+LOGS = 'File "/lib/socket.py", line 1 in recv\n  File "/site-packages/lt_loops/run/log.py", line 7 in guarded'
 FIRST, CHECKED = Line(1, 0.0, STEPPING, 0, "", first=True), Line(1, 0.0, STEPPING, 2, "validate", first=True)
 VALIDATED, TRAINED = Line(1, 0.0, STEPPING, 9, "validate"), Line(1, 0.0, STEPPING, 9, "train")
 
@@ -143,9 +144,10 @@ def test_what_may_take_long_has_six_deadlines_and_is_reported_at_each(tmp_path, 
     assert verdict.text.startswith(f"Rank 0 of 2 hangs {place}: no batch was done for {300 * times} s (")
 
 
+@pytest.mark.parametrize("busy", [COMPILES, LOGS])
 @pytest.mark.parametrize("line", [FIRST, CHECKED, VALIDATED, TRAINED])
-def test_compiling_counts_as_life_and_what_follows_it_may_hang(tmp_path, line):
-    job = Job(tmp_path, [COMPILES, WAITS], steps=0, deadline=300.0)
+def test_compiling_and_logging_count_as_life_and_what_follows_may_hang(tmp_path, line, busy):
+    job = Job(tmp_path, [busy, WAITS], steps=0, deadline=300.0)
     for rank in (0, 1):
         job.page.write(rank, line)
     for _ in range(10):
@@ -205,9 +207,10 @@ def test_a_rank_that_moves_and_hangs_again_is_reported_again(tmp_path):
         'File "/home/me/train.py", line 7 in on_validation_epoch_end',
         'File "/site-packages/lt_loops/evaluate.py", line 7 in evaluate',
         'File "/home/me/io.py", line 7 in save_checkpoint',
+        LOGS,
     ],
 )
-def test_compiling_validating_saving_and_waiting_for_a_loader_are_no_steps(tmp_path, stack):
+def test_compiling_logging_validating_saving_and_waiting_for_a_loader_are_no_steps(tmp_path, stack):
     job = Job(tmp_path, [WAITS, f'File "/x.py", line 1 in wait\n  {stack}'])
     job.wait(61)
     assert job.said == []

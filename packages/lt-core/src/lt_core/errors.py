@@ -188,8 +188,7 @@ def warn(
     if code in _silenced or _silenced_by_runs[code] > 0:
         return
     text = f"{visible(message)} [{code}]"
-    function: Any = getattr(about, "__func__", about)
-    function = getattr(function, "__wrapped__", function)
+    function: Any = getattr(about, "__wrapped__", about)
     with suppress(ValueError):  # stderr is closed
         if hasattr(function, "__code__"):
             _warn_at(
@@ -234,14 +233,16 @@ _PASSED_OVER = frozenset(
 """Packages beside lt whose frames are skipped in warnings."""
 
 
-def from_signal_handler(error: BaseException) -> bool:
-    """Return whether a signal handler raised ``error``, so that the interrupted code did not fail.
+def from_signal_handler(error: BaseException | None) -> BaseException | None:
+    """Return what a signal handler raised: ``error``, or what it came from; None where the interrupted code failed.
 
     torch's handler of SIGCHLD raises wherever the process is when a DataLoader worker was killed; let such errors pass.
+    Libraries that retry or wrap what fails turn it into an error of theirs.
     """
-    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers}
-    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+    codes = {getattr(handler, "__code__", None) for handler in map(signal.getsignal, signal.valid_signals())}
+    while error and not any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__)):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def nearest_name(name: str, choices: Iterable[str], *, slip: bool = False) -> str | None:

@@ -162,10 +162,9 @@ class Log(Owner):
         try:
             place = int(axis)
         except (ValueError, OverflowError, TypeError):
-            name = self._rows.log_axis
             raise LogError(
-                f"The x axis of what is logged (the key 'step', or trainer.log_axis={name!r}) is {axis!r}. Expected a "
-                "finite number: log another one by self.log('step', ...).",
+                f"The x axis of what is logged (the key 'step', or trainer.log_axis={self._rows.log_axis!r}) is "
+                f"{axis!r}. Expected a finite number: log another one by self.log('step', ...).",
                 code="LT513",
             ) from None
         for logger in self._loggers:
@@ -237,8 +236,8 @@ class Log(Owner):
             if self._is_first("refused", id(logger)):
                 warn(f"{type(logger).__name__} refused a value: {error} It is left out.", code="LT520")
         except Exception as error:
-            if from_signal_handler(error):
-                raise
+            if raised := from_signal_handler(error):
+                raise raised from None
             if self._is_first("failed", id(logger)):
                 warn(
                     f"{type(logger).__name__} failed ({type(error).__name__}: {error}). Training goes on; up to "

@@ -38,8 +38,8 @@ class Unsaved:
             if logger and not self.objects:
                 plain_with_types({part: value}, lambda keys: 0)
         except Exception as error:
-            if from_signal_handler(error):
-                raise
+            if raised := from_signal_handler(error):
+                raise raised from None
             self.found[part] = f"{type(error).__name__}: {error}"
             if not logger:
                 self.error = self.error or error

@@ -21,8 +21,10 @@ OURS = re.compile(
 """Files whose frames say nothing to a user."""
 
 
-_COMPILES = re.compile(r"[/\\](convert_frame|compile_fx)\.py")
-"""Frames of torch while it compiles, a backward also in a thread of its own; compiled code runs below other files."""
+_BUSY = re.compile(r"[/\\](convert_frame|compile_fx)\.py|[/\\]lt_loops[/\\].*\blog\.py\W+line \d+ in guarded\b")
+"""Frames of torch while it compiles, a backward also in a thread of its own (compiled code runs below other files), and
+of lt's loops around a call of a logger, which may wait for a server.
+"""
 
 _NO_STEP = re.compile(
     r"torch[/\\]utils[/\\]data[/\\]|[/\\]lt_data[/\\]"  # waits for a loader
@@ -47,9 +49,9 @@ def is_pipeline(dump: str, thread: int = 0) -> bool:
     return re.search(r"torch[/\\]distributed[/\\]pipelining[/\\]", _main_thread(dump, thread)) is not None
 
 
-def compiles(dump: str) -> bool:
-    """Return whether a rank compiles, in any of its threads."""
-    return _COMPILES.search(dump) is not None
+def is_busy(dump: str) -> bool:
+    """Return whether a rank compiles, in any of its threads, or is in a logger: it lives, for as long as that takes."""
+    return _BUSY.search(dump) is not None
 
 
 def is_around(dump: str, thread: int) -> bool:
@@ -58,8 +60,8 @@ def is_around(dump: str, thread: int) -> bool:
 
 
 def is_no_step(dump: str, thread: int = 0) -> bool:
-    """Return whether a rank compiles, validates, saves or waits for a loader, which may take any time."""
-    return compiles(dump) or _NO_STEP.search(_main_thread(dump, thread)) is not None
+    """Return whether a rank compiles, logs, validates, saves or waits for a loader, which may take any time."""
+    return is_busy(dump) or _NO_STEP.search(_main_thread(dump, thread)) is not None
 
 
 def main_stack(dump: str, thread: int = 0) -> str:

@@ -24,7 +24,7 @@ from lt_strategies.watch.page import (
     save_json,
 )
 from lt_strategies.watch.rhythm import Pace, Stillness, still
-from lt_strategies.watch.stacks import compiles, is_around, is_no_step, is_pipeline, main_stack, waits_for_others
+from lt_strategies.watch.stacks import is_around, is_busy, is_no_step, is_pipeline, main_stack, waits_for_others
 
 POLL = 0.1  # seconds between two looks
 PATIENCE = 1.0  # seconds to wait for the cause when so far only its consequences (broken connections) are known
@@ -65,7 +65,7 @@ class Watch:
         members: processes by rank: all, or this rank's own where no process sees all.
         world_size: ranks in the job.
         deadline: seconds without a batch done after which a rank counts as hung, :data:`FIRST` times as many where
-            that may take long; None for never. Compiling counts as life.
+            that may take long; None for never. Compiling counts as life, and so does a call of a logger.
         suspicion: seconds without a batch done after which a rank in the middle of a training step is reported, once
             it is also :data:`SLOW` times its median step.
         say: takes a report, for the user.
@@ -91,7 +91,7 @@ class Watch:
         self.page = Page(self.folder / "page")
         self._whole = len(members) == world_size
         self._pace = Pace()
-        self._asked = self._looked = self._excused = self._compiled = clock()
+        self._asked = self._looked = self._excused = self._busy = clock()
         self._pause, self._gaps = pause, list[tuple[float, float]]()  # ends and lengths of suspensions
         self._reported: set[tuple[int, float]] = set()
         self._trouble_since: float | None = None
@@ -218,11 +218,11 @@ class Watch:
             return None
         now = self.clock()
         lines = self._lines()
-        late = _late(lines, now - self.deadline, max(self._excused, self._compiled))
+        late = _late(lines, now - self.deadline, max(self._excused, self._busy))
         if not late:
             return None
         dumps = self._dumps(lines)
-        if self._compiled >= now:
+        if self._busy >= now:
             return None
         stacks = _stacks(dumps, lines)
         silent = [rank for rank in late if stacks.get(rank) == ""]
@@ -232,7 +232,7 @@ class Watch:
         named = suspects or late
         rank = named[0]
         limit = max(self._limit(lines[each], dumps.get(each, "")) for each in named)
-        if now - max(lines[rank].beat, self._compiled) <= limit > self.deadline:
+        if now - max(lines[rank].beat, self._busy) <= limit > self.deadline:
             self._excused = now
             self._say_stuck(named, lines, dumps)
             return None
@@ -299,7 +299,7 @@ class Watch:
         return [said] if said else []
 
     def _dumps(self, lines: Mapping[int, Line]) -> dict[int, str]:
-        """Ask all ranks for their stacks and return the answers, a stopped rank's empty; one that compiles lives."""
+        """Ask all ranks for their stacks and return the answers, a stopped rank's empty; one that is busy lives."""
         if DUMP_SIGNAL is None:
             return {}
         files = {rank: self.folder / f"stack_{rank}.txt" for rank in self.members}
@@ -309,8 +309,8 @@ class Watch:
                 member.send(DUMP_SIGNAL)
         time.sleep(0.3)
         dumps = {rank: files[rank].read_bytes()[size:].decode("utf-8", "replace") for rank, size in before.items()}
-        if any(map(compiles, dumps.values())):
-            self._compiled = self.clock()
+        if any(map(is_busy, dumps.values())):
+            self._busy = self.clock()
         return dumps
 
 
