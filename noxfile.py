@@ -382,6 +382,15 @@ def run_beside_ours(session: nox.Session, project: Path, tests: Path) -> None:
     session.run(python, "-m", "pytest", TIMEOUT, str(tests), *session.posargs, external=True)
 
 
+@nox.session
+def manifests(session: nox.Session) -> None:
+    """The manifests of docs/how-to/kubernetes.md by the models of Kubeflow's packages."""
+    theirs = ("kubeflow-trainer-api==2.3.*", "kubeflow-training==1.9.*", "pyyaml", "pytest==9.2.*")
+    python = fill_environment(session, "manifests", *theirs)
+    tests = "tests/integration/test_manifests.py"  # without the conftest.py above it, which needs torch
+    session.run(python, "-m", "pytest", "--noconftest", "-m", ORDINARY, tests, *session.posargs, external=True)
+
+
 @nox.session(name="old-plugins")
 def old_plugins(session: nox.Session) -> None:
     """Plug-ins that were written for lt 0.1, from wheels, beside today's packages: their own tests, and the kits."""
