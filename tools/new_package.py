@@ -1,6 +1,6 @@
 """Make the files of a new package of the workspace: a door that is found by entry points.
 
-uv run python tools/new_package.py lt-name "what it brings" [--of lt-callbacks]
+uv run python tools/new_package.py lt-name "what it brings" [--of lt-callbacks] [--names callbacks]
 
 What is left to write: its code, its tests, its README of one screen, its entry points in pyproject.toml, and its place
 in packages/lt/pyproject.toml where `pip install lt` brings it.
@@ -42,7 +42,7 @@ def test_every_public_name_is_there():
 '''
 
 
-def pyproject(name: str, brings: str, of: str) -> str:
+def pyproject(name: str, brings: str, of: str, names: str) -> str:
     """Return the pyproject.toml of a new package, by the model's."""
     text = (ROOT / "packages" / MODEL / "pyproject.toml").read_text("utf-8")
     text = re.sub(r"\n\[project\.entry-points.*?\n\n", "\n", text, flags=re.DOTALL)
@@ -55,6 +55,8 @@ def pyproject(name: str, brings: str, of: str) -> str:
             "lt-core = { workspace = true }\n", "".join(f"{n} = {{ workspace = true }}\n" for n in ("lt-core", of))
         )
         text = text.replace('level = "door"\n', f'level = "door"\nof = "{of}"\n')
+    if names:
+        text = text.replace("\n[tool.towncrier]", f'\n[tool.lt.names]\n{names} = ["*"]\n\n[tool.towncrier]')
     return text.replace(MODEL, name).replace(MODEL.replace("-", "_"), name.replace("-", "_"))
 
 
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("brings")
     parser.add_argument("--of", default="", help="the core package beside lt-core that it may import")
+    parser.add_argument("--names", default="", help="the module of lt that is to have its public names too")
     given = parser.parse_args()
     name, module = given.name, given.name.replace("-", "_")
     folder = ROOT / "packages" / name
@@ -71,7 +74,7 @@ def main() -> None:
         sys.exit(f"{name}: expected a new name of the form lt-something")
     brings = given.brings.rstrip(".")
     files = {
-        folder / "pyproject.toml": pyproject(name, brings, given.of),
+        folder / "pyproject.toml": pyproject(name, brings, given.of, given.names),
         folder / "README.md": README.format(name=name, brings=brings),
         folder / "CHANGELOG.md": (ROOT / "packages" / MODEL / "CHANGELOG.md").read_text("utf-8").replace(MODEL, name),
         folder / "changelog.d" / "+package.feature.md": f"The first version: {brings}.\n",

@@ -1,6 +1,6 @@
 """Write what the workspace says of each package, from the packages' own pyproject.toml: one place for each fact.
 
-uv run python tools/packages.py           writes pyproject.toml, mkdocs.yml, README.md and docs/index.md
+uv run python tools/packages.py           writes pyproject.toml, mkdocs.yml, README.md, docs/index.md and BROUGHT_BY
 uv run python tools/packages.py --check   fails where one of them is not what the packages say (`nox -s lint`)
 
 A package says what it is in its `[tool.lt]`:
@@ -8,12 +8,14 @@ A package says what it is in its `[tool.lt]`:
     level = "core"        # or "door" (comes in by the core's interfaces), "kit" (may import all), "engine", "umbrella"
     of = "lt-callbacks"   # for a door: the one core package beside lt-core whose public names it may import
     brings = "..."        # a line of README's table
+    names.callbacks = ["*"]  # which module of lt has its public names (tools/stubs.py)
 
 An engine needs a large library of somebody else's: it is a member of the workspace, but in no default environment.
 """
 
 import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -29,6 +31,7 @@ class Package(NamedTuple):
 
     Attributes:
         of: the core package that a door may import beside lt-core; "" for others.
+        entries: its entry points by group, without ``lt.``.
     """
 
     name: str
@@ -36,6 +39,8 @@ class Package(NamedTuple):
     of: str
     brings: str
     needs: list[str]
+    extras: list[str]
+    entries: dict[str, list[str]]
 
     @property
     def module(self) -> str:
@@ -51,7 +56,10 @@ def packages() -> tuple[Package, ...]:
         content: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
         own = content["tool"]["lt"]
         needs = [re.split(r"[^\w-]", entry, maxsplit=1)[0] for entry in content["project"]["dependencies"]]
-        found.append(Package(path.parent.name, own["level"], own.get("of", ""), own["brings"], needs))
+        extras = list(content["project"].get("optional-dependencies", ()))
+        points = content["project"].get("entry-points", {})
+        entries = {group.removeprefix("lt."): sorted(names) for group, names in points.items()}
+        found.append(Package(path.parent.name, own["level"], own.get("of", ""), own["brings"], needs, extras, entries))
     return tuple(sorted(found, key=lambda p: (LEVELS.index(p.level), p.name != "lt-core", p.name)))
 
 
@@ -135,7 +143,39 @@ def index(text: str) -> str:
     return _inserted(text, BEGIN, END, rows)
 
 
-WRITERS = {"pyproject.toml": project, "mkdocs.yml": mkdocs, "README.md": readme, "docs/index.md": index}
+GROUPS = ["strategies", "accelerators", "precision", "launchers", "environments", "loggers", "callbacks", "data"]
+GROUPS += ["checkpoint_io", "profilers", "defaults", "trainers", "steps"]
+"""The groups of entry points with names that users write, or that errors mention."""
+
+
+def plugins(text: str) -> str:
+    """Return lt_core/plugins.py, whose table says which package brings a name."""
+    rows = []
+    for group in GROUPS:
+        brought: dict[str, list[str]] = {}
+        for package in installed():
+            for name in package.entries.get(group, ()):
+                if package.name != "lt-core" and not name.startswith("parameter."):
+                    brought.setdefault(package.name + f"[{name}]" * (name in package.extras), []).append(name)
+        rows.append(f'    "{group}": """')
+        for origin, names in sorted(brought.items()):
+            head = f"        {origin}: "
+            rows += textwrap.wrap(
+                " ".join(names), 120, initial_indent=head, subsequent_indent=head, break_on_hyphens=False
+            )
+        rows.append('    """,')
+    return _inserted(
+        text, "_BY_PACKAGE = {  # tools/packages.py writes the groups of entry points\n", '    "names of', rows
+    )
+
+
+WRITERS = {
+    "pyproject.toml": project,
+    "mkdocs.yml": mkdocs,
+    "README.md": readme,
+    "docs/index.md": index,
+    "packages/lt-core/src/lt_core/plugins.py": plugins,
+}
 
 
 def main() -> int:

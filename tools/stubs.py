@@ -1,20 +1,88 @@
-"""Write the .pyi files of lt and of packages whose names load when used, so that editors and mypy know the names.
+"""Write lt/names.py, and the .pyi files of lt and of packages whose names load when used, for editors and mypy.
 
-lt's are made from lt/names.py, a package's from the table `_WHERE` in its `__init__.py`.
+lt's names come from the packages' own pyproject.toml, a package's from the table `_WHERE` in its `__init__.py`.
+`[tool.lt.names]` says which public names of a package stand in which module of lt ("" is lt itself):
+
+    callbacks = ["*", "Tuner"]                            # "*": all in `__all__` that no other row has
+    plugins = [".ddp: DDP, DDP as DDPPlugin", "!helper"]  # of the module lt_name.ddp; by another name; not in "*"
 
 uv run python tools/stubs.py           writes them
 uv run python tools/stubs.py --check   fails where one is not what the table says (`nox -s types`)
 """
 
 import sys
+import tomllib
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
-
-from lt.names import NAMES
+from typing import Any
 
 PACKAGES = Path(__file__).parent.parent / "packages"
 SOURCE = PACKAGES / "lt" / "src" / "lt"
-HEAD = "# Written by tools/stubs.py from lt/names.py.\n"
+HEAD = "# Written by tools/stubs.py from [tool.lt.names] of the packages.\n"
+NAMES_PY = '''"""Every name of lt, and where it comes from: ``"module": {{"name": "package.module:attribute"}}``.
+
+Written by tools/stubs.py from ``[tool.lt.names]`` of the packages.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DOCS", "NAMES"]
+
+NAMES: dict[str, dict[str, str]] = {{
+{names}}}
+"""By module below ``lt``; the names of ``lt`` itself stand under the empty string."""
+
+DOCS = {{
+{docs}}}
+"""What each module is for."""
+'''
+
+
+def own_table(package: str) -> dict[str, Any]:
+    """Return `[tool.lt]` of a package."""
+    found: dict[str, Any] = tomllib.loads((PACKAGES / package / "pyproject.toml").read_text("utf-8"))["tool"]["lt"]
+    return found
+
+
+def names_of(package: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of a package: module of lt, name, place."""
+    rows: dict[str, list[str]] = own_table(package).get("names", {})
+    module = package.replace("-", "_")
+    listed = {word.strip() for row in chain.from_iterable(rows.values()) for word in row.rpartition(":")[2].split(",")}
+    for target, row in [(module_of_lt, row) for module_of_lt, places in rows.items() for row in places]:
+        below, _, words = row.rpartition(":")
+        for word in map(str.strip, words.split(",")):
+            if word == "*":
+                others = (name for name in import_module(module).__all__ if listed.isdisjoint({name, f"!{name}"}))
+                yield from ((target, name, f"{module}:{name}") for name in others)
+            elif word[0] != "!":
+                attribute, _, name = word.partition(" as ")
+                yield target, name or attribute, f"{module}{below}:{attribute}"
+
+
+def names_of_lt() -> dict[str, dict[str, str]]:
+    """Return by module of lt each name with its place."""
+    found: dict[str, dict[str, str]] = {"": {"__version__": "lt.version:__version__"}}
+    for path in sorted(PACKAGES.glob("*/pyproject.toml")):
+        for module, name, place in names_of(path.parent.name):
+            taken = found.setdefault(module, {}).setdefault(name, place)
+            assert taken == place, f"lt.{module}.{name} is both {taken} and {place}"
+    return found
+
+
+NAMES = names_of_lt()
+
+
+def names_module() -> str:
+    """Return what lt/names.py should hold."""
+    names = ""
+    for module in sorted(NAMES):
+        rows = "".join(f'        "{name}": "{place}",\n' for name, place in sorted(NAMES[module].items()))
+        names += f'    "{module}": {{\n{rows}    }},\n'
+    docs = "".join(f'    "{module}": "{text}",\n' for module, text in own_table("lt")["modules"].items())
+    return NAMES_PY.format(names=names, docs=docs)
 
 
 def home(origin: str, name: str) -> str:
@@ -54,6 +122,7 @@ def stubs_of_packages() -> dict[Path, str]:
 def main() -> int:
     """Write or check every stub; return the exit status."""
     wanted = {SOURCE / f"{module or '__init__'}.pyi": stub(module) for module in NAMES} | stubs_of_packages()
+    wanted[SOURCE / "names.py"] = names_module()
     wrong = [path for path in SOURCE.glob("**/*.pyi") if path not in wanted]
     wrong += [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
     for path in wrong:

@@ -98,7 +98,7 @@ def test_lt_names_all_that_a_package_makes_public(package):
     places = [place.partition(":") for names in TABLES.values() for place in names.values()]
     known = [getattr(import_module(origin), attribute) for origin, _, attribute in places]
     unnamed = [name for name, thing in public_names(package) if not any(thing is other for other in known)]
-    assert not unnamed, f"add {unnamed} to packages/lt/src/lt/names.py, then run tools/stubs.py"
+    assert not unnamed, f"add {unnamed} to [tool.lt.names] of {package}, then run tools/stubs.py"
 
 
 OLD_PATHS = {

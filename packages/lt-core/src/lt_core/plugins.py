@@ -72,69 +72,113 @@ _SINGULAR = {
 }
 
 
-_BY_PACKAGE = {
-    "strategies": {
-        "lt-strategies": "ddp ddp_spawn ddp_fork ddp_notebook ddp_find_unused_parameters_true "
-        "ddp_find_unused_parameters_false xla xla_spmd xla_launch",
-        "lt-parallel": "fsdp model_parallel pipeline",
-    },
-    "accelerators": {"lt-strategies": "cuda gpu mps xla tpu"},
-    "precision": {
-        "lt-strategies": "16-mixed bf16-mixed 16-true bf16-true 64-true",
-        "lt-lowbits": "transformer-engine bitsandbytes float8 int8",
-    },
-    "launchers": {"lt-strategies": "script spawn fork forkserver", "lt-parallel": "simulate"},
-    "environments": {"lt-strategies": "lt torchrun slurm mpi lsf kubernetes"},
-    "loggers": {
-        "lt-loggers": "csv jsonl stdout memory",
-        **{f"lt-loggers[{name}]": name for name in ("comet", "mlflow", "opentelemetry", "trackio", "wandb")},
-        "lt-loggers[tensorboard]": "tensorboard",
-    },
-    "callbacks": {
-        "lt-callbacks": "early_stopping learning_rate_monitor model_checkpoint model_summary rich_progress_bar timer "
-        "tqdm_progress_bar",
-        "lt-profilers": "device_stats_monitor memory_snapshot nan_guard spike_detection throughput_monitor",
-        "lt-tuning": "backbone_finetuning batch_size_finder gradient_accumulation_scheduler learning_rate_finder "
-        "model_pruning",
-    },
-    "data": {"lt-data": "feed prepare"},
-    "checkpoint_io": {"lt-checkpoint": "async sharded torch"},
-    "profilers": {"lt-profilers": "simple advanced pytorch xla speed"},
-    "defaults": {
-        "lt-loggers": "logger media hparams_file read_hparams",
-        "lt-callbacks": "progress_bar summary checkpoint",
-        "lt-explain": "explain",
-        "lt-lowbits": "flatten_tensor restore_tensors unflatten_weights",
-        "lt-memory": "memory out_of_memory",
-        "lt-tuning": "check_left_out check_patterns leave_out",
-        "lt-compat": "action_profiler jit_unused_properties to_onnx to_torchscript trainer_state",
-    },
-    "trainers": {"lt-loops": "default"},
-    "steps": {
-        "lt-graphs": "graphs setting.cuda_graphs",
-        "lt-memory": "micro_batches setting.accumulate_grad_batches.auto",
-    },
-    "names of lt_core.states": {
-        "lt-compat": "GradClipAlgorithmType LightningEnum RunningStage TrainerFn TrainerState TrainerStatus"
-    },
-    "names of lt_core.logging.media": {"lt-loggers": "Audio Figure Histogram Image Media Table Text Video as_media"},
-    "names of lt_callbacks": {
-        "lt-profilers": "AdvancedProfiler DeviceStatsMonitor GarbageCollection MemorySnapshot NaNGuard "
-        "NonFiniteError PyTorchProfiler RankTimes ServingCheck ServingReport SimpleProfiler SlowRankMonitor "
-        "SpeedProfiler SpikeDetection ThroughputMonitor TrainingSpikeException XLAProfiler check_serving",
-        "lt-recipes": "when",
-        "lt-averaging": "EMAWeightAveraging StochasticWeightAveraging WeightAveraging",
-        "lt-tuning": "BackboneFinetuning BaseFinetuning BatchSizeFinder LearningRateFinder ModelPruning OptunaPruning "
-        "GradientAccumulationScheduler Tuner multiplicative",
-    },
-    "names of lt_data": {"lt-recipes": "BlockShuffle Reread TokenBudget prepare_once"},
-    "names of lt_data.preparing": {"lt-recipes": "prepare_once"},
-    "names of lt_strategies": {"lt-parallel": "FSDP ModelParallel PipelineParallel Pipelined"},
+_BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
+    "strategies": """
+        lt-compat: ddp_fork_find_unused_parameters_false ddp_fork_find_unused_parameters_true
+        lt-compat: ddp_notebook_find_unused_parameters_false ddp_notebook_find_unused_parameters_true
+        lt-compat: ddp_spawn_find_unused_parameters_false ddp_spawn_find_unused_parameters_true fsdp_cpu_offload
+        lt-compat: single_device single_tpu single_xla xla_debug
+        lt-parallel: fsdp model_parallel pipeline
+        lt-strategies: ddp ddp_find_unused_parameters_false ddp_find_unused_parameters_true ddp_fork ddp_notebook
+        lt-strategies: ddp_spawn xla_launch xla_spmd
+        lt-strategies[xla]: xla
+    """,
+    "accelerators": """
+        lt-strategies: cuda gpu mps tpu
+        lt-strategies[xla]: xla
+    """,
+    "precision": """
+        lt-lowbits: float8 int8 transformer-engine-float16
+        lt-lowbits[bitsandbytes]: bitsandbytes
+        lt-lowbits[transformer-engine]: transformer-engine
+        lt-strategies: 16-mixed 16-true 64-true bf16-mixed bf16-true
+    """,
+    "launchers": """
+        lt-parallel: simulate
+        lt-strategies: fork forkserver script spawn
+        lt-strategies[xla]: xla
+    """,
+    "environments": """
+        lt-strategies: kubernetes lsf lt mpi plain slurm torchrun
+    """,
+    "loggers": """
+        lt-loggers: csv jsonl memory stdout
+        lt-loggers[comet]: comet
+        lt-loggers[mlflow]: mlflow
+        lt-loggers[opentelemetry]: opentelemetry
+        lt-loggers[tensorboard]: tensorboard
+        lt-loggers[trackio]: trackio
+        lt-loggers[wandb]: wandb
+    """,
+    "callbacks": """
+        lt-averaging: ema_weight_averaging stochastic_weight_averaging weight_averaging
+        lt-callbacks: early_stopping lambda_callback learning_rate_monitor model_checkpoint model_summary
+        lt-callbacks: on_exception_checkpoint rich_model_summary rich_progress_bar timer tqdm_progress_bar
+        lt-profilers: device_stats_monitor memory_snapshot nan_guard spike_detection throughput_monitor
+        lt-tuning: backbone_finetuning batch_size_finder gradient_accumulation_scheduler learning_rate_finder
+        lt-tuning: model_pruning
+    """,
+    "data": """
+        lt-data: feed prepare preserve_owned
+    """,
+    "checkpoint_io": """
+        lt-checkpoint: async torch
+        lt-checkpoint[sharded]: sharded
+    """,
+    "profilers": """
+        lt-profilers: advanced pytorch simple speed xla
+    """,
+    "defaults": """
+        lt-callbacks: checkpoint progress_bar summary
+        lt-cli: run_hint
+        lt-cli[plot]: plot
+        lt-compat: action_profiler jit_unused_properties to_onnx to_torchscript trainer_state
+        lt-explain: explain
+        lt-loggers: hparams_file logger media read_hparams
+        lt-lowbits: flatten_tensor restore_tensors unflatten_weights
+        lt-memory: memory out_of_memory
+        lt-tuning: check_left_out check_patterns leave_out
+    """,
+    "trainers": """
+        lt-loops: default
+    """,
+    "steps": """
+        lt-graphs: graphs setting.cuda_graphs
+        lt-memory: micro_batches setting.accumulate_grad_batches.auto
+    """,
+    "names of lt_core.states": """
+        lt-compat: GradClipAlgorithmType LightningEnum RunningStage TrainerFn TrainerState TrainerStatus
+    """,
+    "names of lt_core.logging.media": """
+        lt-loggers: Audio Figure Histogram Image Media Table Text Video as_media
+    """,
+    "names of lt_callbacks": """
+        lt-profilers: AdvancedProfiler DeviceStatsMonitor GarbageCollection MemorySnapshot NaNGuard NonFiniteError
+        lt-profilers: PyTorchProfiler RankTimes ServingCheck ServingReport SimpleProfiler SlowRankMonitor SpeedProfiler
+        lt-profilers: SpikeDetection ThroughputMonitor TrainingSpikeException XLAProfiler check_serving
+        lt-recipes: when
+        lt-averaging: EMAWeightAveraging StochasticWeightAveraging WeightAveraging
+        lt-tuning: BackboneFinetuning BaseFinetuning BatchSizeFinder LearningRateFinder ModelPruning OptunaPruning
+        lt-tuning: GradientAccumulationScheduler Tuner multiplicative
+    """,
+    "names of lt_data": """
+        lt-recipes: BlockShuffle Reread TokenBudget prepare_once
+    """,
+    "names of lt_data.preparing": """
+        lt-recipes: prepare_once
+    """,
+    "names of lt_strategies": """
+        lt-parallel: FSDP ModelParallel PipelineParallel Pipelined
+    """,
 }
 
 BROUGHT_BY: dict[str, dict[str, str]] = {
-    group: {name: package for package, names in packages.items() for name in names.split()}
-    for group, packages in _BY_PACKAGE.items()
+    group: {
+        name: package.strip()
+        for package, names in (line.split(": ") for line in rows.strip().splitlines())
+        for name in names.split()
+    }
+    for group, rows in _BY_PACKAGE.items()
 }
 """Which of our packages brings a name: for the remedy in an error, and for names that a package has given away."""
 

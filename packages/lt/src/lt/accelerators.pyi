@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from lt/names.py.
+# Written by tools/stubs.py from [tool.lt.names] of the packages.
 
 from lt_compat.lightning.utilities import find_usable_cuda_devices as find_usable_cuda_devices
 from lt_core.accelerator import Accelerator as Accelerator

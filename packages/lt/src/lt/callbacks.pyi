@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from lt/names.py.
+# Written by tools/stubs.py from [tool.lt.names] of the packages.
 
 from lt_averaging.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
 from lt_averaging.weight_averaging import EMAWeightAveraging as EMAWeightAveraging

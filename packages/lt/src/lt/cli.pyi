@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from lt/names.py.
+# Written by tools/stubs.py from [tool.lt.names] of the packages.
 
 from lt_cli import ArgsType as ArgsType
 from lt_cli import LRSchedulerCallable as LRSchedulerCallable

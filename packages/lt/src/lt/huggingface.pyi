@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from lt/names.py.
+# Written by tools/stubs.py from [tool.lt.names] of the packages.
 
 from lt_huggingface.hub import PushToHub as PushToHub
 from lt_huggingface.module import TransformersModule as TransformersModule

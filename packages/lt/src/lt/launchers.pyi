@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from lt/names.py.
+# Written by tools/stubs.py from [tool.lt.names] of the packages.
 
 from lt_core.launcher import Launcher as Launcher
 from lt_strategies.launch.processes import ForkLauncher as ForkLauncher

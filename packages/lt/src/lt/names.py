@@ -1,6 +1,6 @@
 """Every name of lt, and where it comes from: ``"module": {"name": "package.module:attribute"}``.
 
-A new public name gets a line here; ``tools/stubs.py`` then writes the stub (``.pyi``) that editors and mypy read.
+Written by tools/stubs.py from ``[tool.lt.names]`` of the packages.
 """
 
 from __future__ import annotations
@@ -189,6 +189,14 @@ NAMES: dict[str, dict[str, str]] = {
         "SpeedProfiler": "lt_profilers.speed:SpeedProfiler",
         "XLAProfiler": "lt_profilers.xla:XLAProfiler",
     },
+    "recipes": {
+        "CutMix": "lt_recipes:CutMix",
+        "LabelSmoothing": "lt_recipes:LabelSmoothing",
+        "Mixup": "lt_recipes:Mixup",
+        "SAM": "lt_recipes:SAM",
+        "Supervised": "lt_recipes:Supervised",
+        "layerwise_lr": "lt_recipes:layerwise_lr",
+    },
     "strategies": {
         "DDP": "lt_strategies.ddp:DDP",
         "DDPSpawnStrategy": "lt_strategies.ddp:ddp_spawn",
@@ -198,23 +206,15 @@ NAMES: dict[str, dict[str, str]] = {
         "FSDPStrategy": "lt_parallel.fsdp:FSDP",
         "ModelParallel": "lt_parallel.fsdp:ModelParallel",
         "ModelParallelStrategy": "lt_parallel.fsdp:ModelParallel",
+        "ParallelStrategy": "lt_strategies.distributed:Distributed",
         "PipelineParallel": "lt_parallel.pipeline:PipelineParallel",
         "Pipelined": "lt_parallel.pipelined:Pipelined",
-        "ParallelStrategy": "lt_strategies.distributed:Distributed",
         "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
         "Strategy": "lt_core.strategy:Strategy",
         "XLA": "lt_strategies.xla.spmd:XLA",
         "XLASPMD": "lt_strategies.xla.spmd:XLASPMD",
         "XLAStrategy": "lt_strategies.xla.spmd:XLA",
         "leave_group": "lt_strategies:leave_group",
-    },
-    "recipes": {
-        "SAM": "lt_recipes:SAM",
-        "CutMix": "lt_recipes:CutMix",
-        "LabelSmoothing": "lt_recipes:LabelSmoothing",
-        "Mixup": "lt_recipes:Mixup",
-        "Supervised": "lt_recipes:Supervised",
-        "layerwise_lr": "lt_recipes:layerwise_lr",
     },
     "testing": {
         "AcceleratorKit": "lt_testing:AcceleratorKit",
@@ -275,8 +275,8 @@ DOCS = {
     "media": "Kinds of logged values that are no numbers: `self.log('image', Image(...))`.",
     "plugins": "What `Trainer(plugins=[...])` takes: precision, environments, checkpoint IO.",
     "profilers": "Profilers: where the time of a run goes.",
-    "strategies": "Strategies: how a run is spread over devices and processes.",
     "recipes": "What papers add to a training step, and a plain module with a loss; lt-recipes brings it.",
+    "strategies": "Strategies: how a run is spread over devices and processes.",
     "testing": "For tests of your own parts, of modules, and of resuming; lt-testing brings it.",
     "tuner": "The Tuner: learning rate and batch size by short trials.",
     "utilities": "Small things that users' code imports.",

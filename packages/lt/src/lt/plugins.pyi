@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from lt/names.py.
+# Written by tools/stubs.py from [tool.lt.names] of the packages.
 
 from lt_checkpoint._background import AsyncCheckpointIO as AsyncCheckpointIO
 from lt_checkpoint._torch_files import TorchCheckpointIO as TorchCheckpointIO

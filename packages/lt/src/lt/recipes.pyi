@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from lt/names.py.
+# Written by tools/stubs.py from [tool.lt.names] of the packages.
 
 from lt_recipes.layers import layerwise_lr as layerwise_lr
 from lt_recipes.sam import SAM as SAM

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from lt/names.py.
+# Written by tools/stubs.py from [tool.lt.names] of the packages.
 
 from lt_testing.accelerator import AcceleratorKit as AcceleratorKit
 from lt_testing.callback import CallbackKit as CallbackKit

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from lt/names.py.
+# Written by tools/stubs.py from [tool.lt.names] of the packages.
 
 from lt_callbacks.summary.module_table import ModuleTable as ModelSummary
 from lt_compat.lightning.rank_zero import rank_zero_debug as rank_zero_debug
