@@ -1,0 +1,297 @@
+"""Fits on the late device against the same on the CPU, as lt is and with each of its waits taken away: a JSON table."""
+
+import json
+import tempfile
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from tests.integration.jobs import late_device as late
+from torch import nn
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+import lt as pl
+import lt_checkpoint._host_copy as host_copy
+import lt_graphs.capture
+from lt_checkpoint import TorchCheckpointIO
+from lt_checkpoint._host_copy import HostCopies
+from lt_core.errors import silenced
+from lt_graphs import GraphSteps
+from lt_strategies.accelerators.cuda import Cuda, CudaGraphs, SideStream
+
+
+class Late(Cuda):
+    """The late device with all that lt does for CUDA: copies on a stream of their own, graphs."""
+
+    name = device_type = "late"
+
+    def available(self):
+        return True
+
+    def count(self):
+        return 1
+
+    def torch_device(self, index):
+        return late.DEVICE
+
+    def open(self, device):
+        pass
+
+    def close(self):
+        pass
+
+    def generator_state(self):
+        return late.machine.generator.get_state()
+
+    def restore_generator(self, state):
+        late.machine.generator.set_state(state)
+
+    def stats(self, device):
+        return {}
+
+
+def plays_cuda():
+    """Have the late device stand where lt and torch name CUDA."""
+    torch.cuda.Stream, torch.cuda.stream, torch.cuda.current_stream = (
+        late.Stream,
+        late.stream,
+        late.Module.current_stream,
+    )
+    torch.cuda.CUDAGraph, torch.cuda.graph = late.Graph, late.graph
+    torch.accelerator.synchronize = late.synchronize
+    torch.Tensor.record_stream = late.record_stream
+    torch.Tensor.is_cuda = property(lambda tensor: tensor.device.type == late.NAME)
+    torch._C._host_emptyCache = lambda: None
+    host_copy._WITH_STORAGE = (*host_copy._WITH_STORAGE, late.NAME)
+    for name in ("empty", "empty_like"):
+        setattr(torch, name, pinning(getattr(torch, name)))
+
+
+def pinning(make):
+    def made(*args, pin_memory=False, **kwargs):
+        out = make(*args, **kwargs)
+        return late.pin(out) if pin_memory else out
+
+    return made
+
+
+# ------------------------------------------------------------------------------------------------------------ fits
+
+
+def rows(count=24):
+    draw = torch.Generator().manual_seed(3)
+    x = torch.randn(count, 4, generator=draw)
+    return x, x.sum(1, keepdim=True).sin()
+
+
+class Quiet(pl.LightningModule):
+    """Logs, with a norm that keeps statistics."""
+
+    manual = False
+
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            self.layers = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
+        self.automatic_optimization = not self.manual
+        self.outputs = []
+
+    def loss(self, batch):
+        x, y = batch.values() if isinstance(batch, dict) else batch
+        return nn.functional.mse_loss(self.layers(x), y)
+
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        self.log("loss", loss, on_step=True, on_epoch=True)
+        self.log("largest", loss, reduce_fx="max", on_epoch=True)
+        if self.manual:
+            optimizer = self.optimizers()
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            optimizer.step()
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.loss(batch))
+
+    def predict_step(self, batch, batch_idx):
+        return self.layers(batch[0])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+
+
+class Net(Quiet):
+    """Keeps what its steps returned."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.outputs.append(outputs["loss"] if isinstance(outputs, dict) else outputs)
+
+
+class Manual(Net):
+    manual = True
+
+
+class OneByOne(Dataset):
+    def __getitem__(self, index):
+        return {"x": X[index], "y": Y[index]}
+
+    def __len__(self):
+        return len(X)
+
+
+class Streamed(IterableDataset):
+    def __iter__(self):
+        return iter(zip(X, Y, strict=True))
+
+
+X, Y = rows()
+table = TensorDataset(X, Y)
+
+
+def fit(device, folder, data=table, net=Net, loader=None, also=None, **arguments):
+    """Train; return all numbers that a user may look at: weights, momenta, logged values, outputs, files."""
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "max_epochs": 2}
+    callbacks = arguments.pop("callbacks", list)()
+    quiet["enable_checkpointing"] = any(isinstance(callback, pl.callbacks.ModelCheckpoint) for callback in callbacks)
+    trainer = pl.Trainer(accelerator=device, callbacks=callbacks, default_root_dir=folder, **quiet | arguments)
+    module = net()
+    late.machine.generator.manual_seed(5)
+    torch.manual_seed(5)
+    trainer.fit(module, DataLoader(data, **{"batch_size": 4} | (loader or {})), DataLoader(table, batch_size=8))
+    found = {
+        "weights": list(module.state_dict().values()),
+        "momenta": [state["momentum_buffer"] for state in trainer.optimizers[0].state.values()],
+        "logged": dict(sorted(trainer.callback_metrics.items())),
+        "outputs": module.outputs,
+    }
+    if also is not None:
+        found["also"] = also(trainer, module)
+    for path in sorted(Path(folder).rglob("*.ckpt")):
+        content = torch.load(path, weights_only=True)
+        found[str(path.relative_to(folder))] = [content["state_dict"], content["optimizer_states"]]
+    leaves = [torch.as_tensor(leaf).detach() for leaf in tree_leaves(found) if leaf is not None]
+    leaves = [leaf.clone() if leaf.is_cpu else leaf for leaf in leaves]  # before anything waits for the device
+    return [leaf.cpu() for leaf in leaves]
+
+
+def saves(**arguments):
+    return lambda: [pl.callbacks.ModelCheckpoint(save_top_k=-1, filename="{step}", every_n_train_steps=3, **arguments)]
+
+
+def predictions(trainer, module):
+    return trainer.predict(module, DataLoader(table, batch_size=4))
+
+
+FITS = {
+    "a table": {},
+    "a table, pinned by the loader": {"loader": {"pin_memory": True, "shuffle": True}},
+    "samples in dicts": {"data": OneByOne(), "loader": {"pin_memory": True}},
+    "workers": {"data": OneByOne(), "loader": {"pin_memory": True, "num_workers": 2}, "max_epochs": 1},
+    "a stream": {"data": Streamed(), "loader": {"pin_memory": True}},
+    "accumulated and clipped": {"accumulate_grad_batches": 2, "gradient_clip_val": 0.1},
+    "manual": {"net": Manual},
+    "saved in the background": {"callbacks": saves()},
+    "saved at once": {"callbacks": saves(), "plugins": [TorchCheckpointIO()]},
+    "predictions": {"also": predictions},
+    "averaged": {"callbacks": lambda: [pl.callbacks.EMAWeightAveraging(decay=0.5), *saves()()]},
+    "graphs": {"step": "graphs"},
+    "graphs of two steps": {"net": Quiet, "step": GraphSteps(2), "loader": {"pin_memory": True}},
+    "graphs, saved in the background": {"step": "graphs", "callbacks": saves()},
+}
+
+
+# ---------------------------------------------------------------------------------------------------------- faults
+
+
+def nothing(*args, **kwargs):
+    return None
+
+
+def same(value):
+    return value
+
+
+def as_it_is(self, tree):
+    return tree
+
+
+def without_first_wait(self, step):
+    with torch.cuda.stream(self._stream):
+        output = step()
+    torch.cuda.current_stream(self._device).wait_stream(self._stream)
+    return output
+
+
+def without_last_wait(self, step):
+    self._stream.wait_stream(torch.cuda.current_stream(self._device))
+    with torch.cuda.stream(self._stream):
+        return step()
+
+
+def without_blocking(tensor, *args, to=torch.Tensor.to, **kwargs):
+    return to(tensor, *args, **kwargs | {"non_blocking": True} if "non_blocking" in kwargs else kwargs)
+
+
+PREFETCHED = ("a table", "samples in dicts", "a stream", "manual")
+GRAPHS = ("graphs", "graphs of two steps")
+FAULTS = {
+    "no wait for the next batch": (PREFETCHED, patch.object(SideStream, "wait", nothing)),
+    "memory of a batch that is not handed over": (PREFETCHED, patch.object(SideStream, "hand_over", nothing)),
+    "a save that does not wait for its copies": (
+        ("saved in the background", "averaged", "graphs, saved in the background"),
+        patch.object(torch.accelerator, "synchronize", nothing),
+    ),
+    "a save that does not copy": (
+        ("saved in the background",),
+        patch.object(HostCopies, "take", as_it_is),
+    ),
+    "a warm-up that does not wait": (GRAPHS, patch.object(CudaGraphs, "warm_up", without_first_wait)),
+    "a warm-up for which nobody waits": (GRAPHS, patch.object(CudaGraphs, "warm_up", without_last_wait)),
+    "outputs in the memory of a graph": (("graphs",), patch.object(lt_graphs.capture, "copied", same)),
+    "predictions that are on their way": (("predictions",), patch.object(torch.Tensor, "to", without_blocking)),
+}
+ORDERS = {  # which of a fit's streams hurry: copies for training, for validation, graphs
+    "late": (False, False, False),
+    "early": (True, True, True),
+    "graphs early": (False, False, True),
+    "graphs late": (True, True, False),
+}
+
+
+def compared(name, order, expected):
+    """Return how a fit on the late device compares with the numbers of the CPU: ``equal``, or what is wrong."""
+    late.machine.begin(ORDERS[order])
+    with tempfile.TemporaryDirectory() as folder, silenced(("LT341",)):
+        try:
+            found = fit(Late(), folder, **FITS[name])
+        except (RuntimeError, IndexError) as error:
+            return f"{type(error).__name__}: {error}"
+    if len(found) != len(expected):
+        return f"{len(found)} numbers for {len(expected)}"
+    wrong = sum(not torch.equal(mine, other) for mine, other in zip(found, expected, strict=True))
+    return f"{wrong} of {len(expected)} numbers differ" if wrong else "equal"
+
+
+def main():
+    plays_cuda()
+    expected, whole, faulty = {}, {}, {}
+    for name, arguments in FITS.items():
+        plain = {key: value for key, value in arguments.items() if key != "step"}
+        with tempfile.TemporaryDirectory() as folder:
+            expected[name] = fit("cpu", folder, **plain)
+    for name in FITS:
+        for order in ORDERS if "graphs" in name else ("late", "early"):
+            whole[f"{name} | {order}"] = compared(name, order, expected[name])
+    for fault, (names, planted) in FAULTS.items():
+        for name in names:
+            with planted:
+                found = (compared(name, order, expected[name]) for order in ORDERS)
+                faulty[f"{fault} | {name}"] = next((one for one in found if one != "equal"), "equal")
+    print(json.dumps({"whole": whole, "faulty": faulty}))
+
+
+if __name__ == "__main__":
+    main()
