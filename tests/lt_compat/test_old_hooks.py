@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt_compat.v1.hooks import adapted_module
 from lt_core import Callback, HookError, LightningModule, LogError, LtDeprecationWarning
+from lt_core.dialect import Policy
 from lt_loops import Trainer
 from lt_loops.setup.signatures import adapted
 
@@ -317,14 +318,14 @@ def test_truncated_back_propagation_hands_on_the_hidden_state() -> None:
 def test_a_signature_of_today_gets_no_adapter() -> None:
     def hook(outputs: Any, batch: Any, batch_idx: int) -> None: ...
 
-    assert adapted(hook, "on_train_batch_end") is hook
+    assert adapted(hook, "on_train_batch_end", Policy()) is hook
 
 
 def test_what_cannot_be_filled_is_an_error_with_both_signatures() -> None:
     def hook(batch: Any, batch_idx: int, surprise: int) -> None: ...
 
     with pytest.raises(HookError, match=r"surprise.*on_train_batch_start\(batch, batch_idx\)"):
-        adapted(hook, "on_train_batch_start")
+        adapted(hook, "on_train_batch_start", Policy())
 
 
 def test_the_end_of_an_epoch_gets_the_outputs_of_its_steps_where_it_wants_them() -> None:
@@ -434,7 +435,7 @@ def test_what_a_step_returns_goes_through_its_end() -> None:
     ids=["keywords", "a keyword", "positions", "another name"],
 )
 def test_any_way_to_take_an_argument_gets_it(hook: Any) -> None:
-    assert adapted(hook, "setup")("fit") == "fit"
+    assert adapted(hook, "setup", Policy())("fit") == "fit"
 
 
 class KeepsState(Callback):

@@ -164,7 +164,7 @@ def test_an_odd_scheduler_is_fine_where_the_module_steps_it(net, a):
 
 def test_the_modules_own_scheduler_step_is_looked_at_once_not_in_every_step(net, a, monkeypatch):
     looked, stepped = [], []
-    monkeypatch.setattr(schedulers, "adapted", lambda hook, name: looked.append(name) or hook)
+    monkeypatch.setattr(schedulers, "adapted", lambda hook, name, policy: looked.append(name) or hook)
     net.lr_scheduler_step = lambda scheduler, metric: stepped.append(metric)
     job = SimpleNamespace(module=net, limits=None, settings=None, strategy=None, policy=Policy())
     owner = schedulers.Schedulers(SimpleNamespace(job=job, position=None, agenda=None, recorder=None), None)

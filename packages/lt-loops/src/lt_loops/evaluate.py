@@ -25,8 +25,7 @@ from lt_loops.run.signals import ended_by_signal
 from lt_loops.session import Session
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.hook_calls import HookCalls
-from lt_loops.setup.hook_check import check_takes_index
-from lt_loops.setup.signatures import OFFERED, fitted
+from lt_loops.setup.signatures import OFFERED, check_takes_index, fitted
 from lt_loops.step.groups import batch_done_of
 
 
@@ -187,10 +186,10 @@ def read(
     A signal ends it after a batch, of several ranks after the same one; inside ``fit`` they agree between two batches
     of training. The first ``skip`` batches, which an earlier run did, are read and dropped.
     """
-    total, first, opened = 0, None, None
+    total, first, opened, policy = 0, None, None, run.job.policy
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
     # as TrainingData.open_first: making the iterator and the hooks may both draw
-    if run.job.policy.loaders_before_hooks and feeds:
+    if policy.loaders_before_hooks and feeds:
         first = feeds[0]
         first.set_epoch(run.position.epoch)
         opened = iter(first)
@@ -200,14 +199,15 @@ def read(
         opened = None
     method = f"{word}_step"
     if several:
-        check_takes_index(run.module, method)
+        check_takes_index(run.module, method, policy)
     step = run.job.parts.eval_precision.wrap_step(run.strategy.bind(run.model, method))
     if run.job.profiler is not None:
         step = run.job.profiler.wrap(method, step)
-    step, taken = fitted(getattr(run.module, method), step, OFFERED, 2 + several)
+    step, taken = fitted(getattr(run.module, method), step, OFFERED, policy, 2 + several)
     # *args, which hands on to a parent's method, gets dataloader_idx only where there are several loaders
-    starts = [fitted(hook, hook, OFFERED, 2 + several) for hook in run.hooks[f"on_{word}_batch_start"]]
-    ends = [fitted(hook, hook, ("outputs", *OFFERED), 3 + several) for hook in run.hooks[f"on_{word}_batch_end"]]
+    starts = [fitted(hook, hook, OFFERED, policy, 2 + several) for hook in run.hooks[f"on_{word}_batch_start"]]
+    of_ends = ("outputs", *OFFERED)
+    ends = [fitted(hook, hook, of_ends, policy, 3 + several) for hook in run.hooks[f"on_{word}_batch_end"]]
     done = batch_done_of(run.strategy)
     logs_steps = run.log.active and run.phase != "sanity_check"
     if run.stage != "fit":

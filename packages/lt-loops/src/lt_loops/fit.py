@@ -23,7 +23,7 @@ from lt_loops.report import announcements
 from lt_loops.run.frame import Run
 from lt_loops.run.signals import ended_by_signal
 from lt_loops.session import Session
-from lt_loops.setup.hook_check import check_monitors
+from lt_loops.setup.mistakes import check_monitors
 from lt_loops.step.groups import batch_done_of
 from lt_loops.step.losses import as_outputs, balanced
 from lt_loops.step.make_plan import make_plan

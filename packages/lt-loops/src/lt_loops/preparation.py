@@ -33,34 +33,33 @@ from lt_loops.run.lock import RunLock
 from lt_loops.run.log import Log
 from lt_loops.run.training import Training
 from lt_loops.setup.hook_calls import order_callbacks
-from lt_loops.setup.hook_check import check_signatures, check_steps, check_takes_index
 from lt_loops.setup.late_layers import layers_made
 from lt_loops.setup.loaders import checked_loaders
+from lt_loops.setup.mistakes import check_steps, warn_of_typos
 from lt_loops.setup.optimizers import foreign_parameters, parse_optimizers
 from lt_loops.setup.resolve import asked_steps
 from lt_loops.setup.scheduler_config import check_schedule_length
-from lt_loops.setup.signatures import BoundHook, adapted
-from lt_loops.setup.typos import warn_of_typos
+from lt_loops.setup.signatures import BoundHook, adapted, check_hooks, check_takes_index
 from lt_loops.state.origin import Origin, Saved
 
 
 def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore module and callbacks."""
-    job, origin, says, fits = run.job, run.origin, run.speaks, run.stage == "fit"
+    job, origin, says, fits, policy = run.job, run.origin, run.speaks, run.stage == "fit", run.job.policy
     run.callbacks[:] = _with_those_of(run.module, run.callbacks)
     run.hooks.forget()
     run.training.unsaved_known = not any(callback.role in WRITERS for callback in run.callbacks)  # nobody saves
     run.attach()
     # mistakes come first: preparing the data may take hours
     steps = [step for _, step in asked_steps(job.settings, job.limits, run.strategy)] if fits else []
-    check_steps(run.stage, run.module, job.loaders, job.limits, steps)
-    check_signatures(run.trainer, *run.hooks.called, job.datamodule)
+    check_steps(run.stage, run.module, job.loaders, job.limits, steps, policy)
+    check_hooks(*run.hooks.checked, job.datamodule, policy)
     warn_of_typos(run.module, job.datamodule, run.callbacks)
     origin.path, origin.header = agreed_choice(run.trainer, origin.path, origin.header, run.stage)
     given = job.loaders.given.get("validate") if fits and run.evaluation.validates else None
     # a method's are checked when they are read: its random draws have their place
     if given is not None and len(checked_loaders(given, "validate")) > 1:
-        check_takes_index(run.module, "validation_step")
+        check_takes_index(run.module, "validation_step", policy)
     compiles = run.compile_report is not None
     run.say(lambda: announcements.place(run.strategy, run.precision, job.settings.num_nodes, compiles=compiles))
     run.recorder.enter("prepare_data")
@@ -98,11 +97,11 @@ def set_up(run: Run) -> None:
         called: list[tuple[Any, bool]] = [(cb, True) for cb in run.callbacks]
         for owner, is_callback in [(job.datamodule, False), *called, (run.module, False)]:
             if is_callback:
-                adapted(BoundHook(owner.setup, run.trainer, job.given), "setup")(run.fn)
+                adapted(BoundHook(owner.setup, run.trainer, job.given), "setup", policy)(run.fn)
             elif owner is not None and is_overridden(owner, "setup", DataSource):
                 waits = waiting(f"{type(owner).__name__}.setup({run.stage!r})", says=says)
                 with waits, run.loaders.setting_up(owner, run.strategy):
-                    adapted(owner.setup, "setup")(run.fn)
+                    adapted(owner.setup, "setup", policy)(run.fn)
         if is_overridden(run.module, "configure_model", LightningModule):
             with run.strategy.init_context(), run.precision.init_context():
                 run.module.configure_model()

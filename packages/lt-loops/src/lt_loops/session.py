@@ -139,7 +139,7 @@ class Session:
     def _tear_down(self) -> None:
         run = self.run
         if (data := run.job.datamodule) is not None:
-            self._tear_down_by(lambda: adapted(data.teardown, "teardown")(run.fn))
+            self._tear_down_by(lambda: adapted(data.teardown, "teardown", run.job.policy)(run.fn))
         for hook in run.hooks["teardown"]:
             self._tear_down_by(partial(hook, run.fn))
 

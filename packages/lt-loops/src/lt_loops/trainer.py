@@ -42,10 +42,10 @@ from lt_loops.run.signals import end_script, exits_process
 from lt_loops.run.stopping import Stopping
 from lt_loops.run.take_over import take_over
 from lt_loops.setup.hook_calls import call_event
-from lt_loops.setup.hook_check import before_run
 from lt_loops.setup.loaders import Loaders, module_of
+from lt_loops.setup.mistakes import check_attribute
 from lt_loops.setup.resolve import look_up, resolve
-from lt_loops.setup.typos import check_attribute
+from lt_loops.setup.signatures import before_run
 from lt_loops.trial import Trial, run_trial
 from lt_loops.view import TrainerView
 
@@ -391,7 +391,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         job = Job(
             trainer=self,
             stage=stage,
-            module=before_run(self, module, (), checks=False)[0],
+            module=before_run(self, module, (), self.policy, checks=False)[0][0],
             given=module,
             loaders=Loaders.of_call(stage, module, datamodule, loaders),
             profiler=self.active_profiler,

@@ -40,7 +40,7 @@ class CallbackStates(Owner):
             unsaved.optional(part, partial(self._save, callback, tree))
 
     def _save(self, callback: Callback, tree: dict[str, Any]) -> None:
-        hook = callback_hook(self._trainer, self._job.given, callback, "on_save_checkpoint")
+        hook = callback_hook(self._trainer, self._job.given, callback, "on_save_checkpoint", self._job.policy)
         returned = hook(tree) if hook is not None else None
         if isinstance(returned, dict):
             tree["callbacks"].setdefault(callback.state_key, returned)
@@ -48,7 +48,7 @@ class CallbackStates(Owner):
     def call_load_hooks(self, saved: Saved) -> None:
         """Call ``on_load_checkpoint``; then take the trained weights where a file holds averages in their place."""
         for callback in self._callbacks:
-            hook = callback_hook(self._trainer, self._job.given, callback, "on_load_checkpoint")
+            hook = callback_hook(self._trainer, self._job.given, callback, "on_load_checkpoint", self._job.policy)
             if hook is not None:
                 hook(saved.tree)
         trained = saved.tree.get("current_model_state")  # Lightning's key too

@@ -75,7 +75,7 @@ class Run:
         self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
         self._context = context = Context(job, self.position, self.agenda, self.recorder)
         self.callback_states, self.weights, self.saves = CallbackStates(context), Weights(context), Saves(context)
-        self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, job.settings)
+        self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, job.settings, job.policy)
         self.data = TrainingData(context, self.feeds)
         self.elapsed = Elapsed(context, self.data)
         self.evaluation = Evaluation(context, self.feeds, self.elapsed)
@@ -150,7 +150,7 @@ class Run:
         self.recorder.join(self.strategy)
         if self.job.compile_options is not None:
             self.compile_report = CompileReport()
-        self.hooks = HookCalls(self.trainer, self.job.given, self.callbacks, profiler)
+        self.hooks = HookCalls(self.trainer, self.job.given, self.callbacks, self.job.policy, profiler)
         self.open_log(profiler)
 
     def attach(self) -> None:

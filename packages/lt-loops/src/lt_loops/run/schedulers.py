@@ -37,7 +37,8 @@ class Schedulers(Owner):
 
     def configure(self, configs: list[SchedulerConfig]) -> None:
         self.configs, own = configs, is_overridden(self._module, "lr_scheduler_step", LightningModule)
-        self._own_step = adapted(self._module.lr_scheduler_step, "lr_scheduler_step") if own else None
+        hook, policy = self._module.lr_scheduler_step, self._job.policy
+        self._own_step = adapted(hook, "lr_scheduler_step", policy) if own else None
 
     def step(self, interval: str, count: int) -> None:
         """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1.

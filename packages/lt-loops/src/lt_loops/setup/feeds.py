@@ -11,6 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 
 from lt_core import plugins
 from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
+from lt_core.dialect import Policy
 from lt_core.errors import ConfigError, DataError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.precision import Precision
@@ -78,9 +79,15 @@ class Feeds:
     """Makes the feeds of a run: of the user's loaders, for this rank's share, with the way of a batch to the device."""
 
     def __init__(
-        self, loaders: Loaders, position: Position, strategy: Strategy, precision: Precision, settings: Settings
+        self,
+        loaders: Loaders,
+        position: Position,
+        strategy: Strategy,
+        precision: Precision,
+        settings: Settings,
+        policy: Policy,
     ) -> None:
-        self._loaders, self._position, self._strategy = loaders, position, strategy
+        self._loaders, self._position, self._strategy, self._policy = loaders, position, strategy, policy
         self._precision, self._settings = precision, settings
 
     def are_outdated(self, kind: str) -> bool:
@@ -168,7 +175,7 @@ class Feeds:
         owner = next((own for own in owners if own is not None and is_overridden(own, name, DataSource)), None)
         if owner is None:
             return None
-        hook = adapted(getattr(owner, name), name)
+        hook = adapted(getattr(owner, name), name, self._policy)
         device = (self._strategy.device,) if name == "transfer_batch_to_device" else ()
 
         def stage(batch: Any) -> Any:

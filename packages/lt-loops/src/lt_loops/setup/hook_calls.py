@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
+from lt_core.dialect import Policy
+from lt_core.errors import ConfigError, HookError
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.rules import is_number
-from lt_loops.setup.hook_check import before_run, why_unfit
-from lt_loops.setup.signatures import CURRENT, BoundHook, Hook, adapted
+from lt_loops.setup.signatures import (
+    CURRENT,
+    BoundHook,
+    Called,
+    Hook,
+    adapted,
+    before_run,
+    why_unfit,
+)
 
 
 class HookCalls:
@@ -26,14 +34,20 @@ class HookCalls:
     """
 
     def __init__(
-        self, trainer: TrainerAPI, module: LightningModule, callbacks: list[Callback], profiler: Profiler | None
+        self,
+        trainer: TrainerAPI,
+        module: LightningModule,
+        callbacks: list[Callback],
+        policy: Policy,
+        profiler: Profiler | None,
     ) -> None:
         """Look nothing up yet; ``profiler`` wraps each hook, None where there is none."""
-        self._trainer, self._module, self._callbacks, self._profiler = trainer, module, callbacks, profiler
+        self._trainer, self._module, self._callbacks = trainer, module, callbacks
+        self._policy, self._profiler = policy, profiler
         self._found: dict[str, tuple[Hook, ...]] = {}
         self._own: dict[str, list[Hook]] = {}
         self._asked_for: list[Callback] | None = None
-        self._of_dialects: tuple[LightningModule, Sequence[Callback]]
+        self._checked: tuple[Called, HookError | None]
 
     def __getitem__(self, name: str) -> tuple[Hook, ...]:
         found = self._found.get(name)
@@ -42,7 +56,7 @@ class HookCalls:
                 *self._own.get(name, ()),
                 *self._of_callbacks(name, False if name == "on_train_epoch_end" else None),
             ]
-            module, _ = self.called
+            (module, _), _ = self.checked
             if is_overridden(module, name, LightningModule):
                 calls.append(self._fitted(module, name, getattr(module, name)))
             found = self._found[name] = tuple(calls)
@@ -61,38 +75,41 @@ class HookCalls:
         self._found.clear()
 
     @property
-    def called(self) -> tuple[LightningModule, Sequence[Callback]]:
-        """The module and the callbacks whose hooks are called; the dialects are asked again for other callbacks."""
+    def checked(self) -> tuple[Called, HookError | None]:
+        """Module and callbacks with the hooks that are called, and the error of one that does not fit.
+
+        Looked at once, and again for other callbacks.
+        """
         if self._asked_for != self._callbacks:
-            self._of_dialects = before_run(self._trainer, self._module, self._callbacks)
+            self._checked = before_run(self._trainer, self._module, self._callbacks, self._policy)
             self._asked_for = list(self._callbacks)
-        return self._of_dialects
+        return self._checked
 
     def _of_callbacks(self, name: str, monitors: bool | None) -> list[Hook]:
         """Return a hook of the callbacks that monitor (True), of the others (False), or of all."""
         return [
             self._fitted(cb, name, BoundHook(getattr(cb, name), self._trainer, self._module))
-            for cb in self.called[1]
+            for cb in self.checked[0][1]
             if cb.monitors == monitors or monitors is None
             if is_overridden(cb, name, Callback)
         ]
 
     def _fitted(self, owner: object, name: str, hook: Hook) -> Hook:
         """Return a hook that takes lt's arguments, and is measured by the profiler."""
-        hook = adapted(hook, name) if name in CURRENT else hook
+        hook = adapted(hook, name, self._policy) if name in CURRENT else hook
         return hook if self._profiler is None else self._profiler.wrap(f"{type(owner).__name__}.{name}", hook)
 
 
 def callback_hook(
-    trainer: TrainerAPI, module: LightningModule, callback: Callback, name: str
+    trainer: TrainerAPI, module: LightningModule, callback: Callback, name: str, policy: Policy
 ) -> Callable[[dict[str, Any]], Any] | None:
     """Return a callback's hook that takes the checkpoint, or None; it may be called where no run is going on."""
     if not is_overridden(callback, name, Callback):
         return None
     hook = BoundHook(getattr(callback, name), trainer, module)
-    if why_unfit(hook, name, ("checkpoint",)) is None:
+    if why_unfit(hook, name, ("checkpoint",), policy) is None:
         return hook
-    _, (called, *_) = before_run(trainer, module, [callback])
+    (_, (called, *_)), _ = before_run(trainer, module, [callback], policy)
     return BoundHook(getattr(called, name), trainer, module)
 
 

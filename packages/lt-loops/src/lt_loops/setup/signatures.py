@@ -1,18 +1,26 @@
-"""Fitting the user's steps and hooks: which arguments they take, worked out once before a run."""
+"""The user's steps and hooks: which arguments they take, worked out once before a run; those that do not fit."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from lt_core.arguments import by_place, matched
-from lt_core.dialect import spoken
+from lt_core.callback import Callback
+from lt_core.data import DataSource
+from lt_core.dialect import Policy, dialects, spoken, spoken_by
 from lt_core.errors import HookError
-from lt_loops.former_names import PARAMETERS, understood_by
+from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
+from lt_core.interface import is_overridden
+from lt_core.module import LightningModule
+from lt_core.states import Stage
+from lt_core.trainer import TrainerAPI
+from lt_loops.arguments.problems import shown
+from lt_loops.former_names import HOOKS, PARAMETERS, understood_by
 
 Hook = Callable[..., Any]
 
@@ -48,6 +56,23 @@ whether optional parameters are filled by place. A look at a signature takes 30 
 OFFERED = ("batch", "batch_idx", "dataloader_idx")
 """What steps and hooks of an evaluation may take, or fewer of it."""
 
+_EVALUATION = [stage.hook for stage in Stage if stage is not Stage.TRAIN]
+_BY_COUNT = {
+    **{f"{word}_step": OFFERED for word in _EVALUATION},
+    **{f"on_{word}_batch_start": OFFERED for word in _EVALUATION},
+    **{f"on_{word}_batch_end": ("outputs", *OFFERED) for word in _EVALUATION},
+}
+"""Hooks that may take fewer arguments than there are."""
+
+_OF_STEP = ("optimizer_step", "backward")
+"""Checked with the plan of the loop, as ``training_step`` and ``forward`` are, which knows their arguments."""
+
+_PROPERTIES = frozenset(name for name in MODULE_HOOKS if not callable(getattr(LightningModule, name)))
+"""Names that sound like hooks."""
+
+_OF_MODULE = sorted(MODULE_HOOKS.difference(_PROPERTIES, _OF_STEP, ("training_step", "forward")))
+_OF_CALLBACK = sorted(CALLBACK_HOOKS)
+
 SYNONYMS = {"closure": "optimizer_closure"}
 """Names of torch's own for arguments of hooks."""
 
@@ -59,23 +84,158 @@ BY_KEYWORD: Mapping[str, tuple[str, ...]] = {
 """Arguments that a hook with ``*args, **kwargs`` gets by name, as Lightning calls it."""
 
 
-def adapted(function: Hook, name: str) -> Hook:
+Called = tuple[LightningModule, Sequence[Callback]]
+
+
+# ---- before a run ----------------------------------------------------------------------------------------------------
+
+
+def before_run(
+    trainer: TrainerAPI,
+    module: LightningModule,
+    callbacks: Sequence[Callback],
+    policy: Policy,
+    *,
+    checks: bool = True,
+) -> tuple[Called, HookError | None]:
+    """Return module and callbacks with the hooks that a run calls, and the error of the first that does not fit.
+
+    They are the user's, or an installed dialect's where a method or parameter has one of its names, or does not fit.
+    Not ``checks``: of the module that is placed, and may be on its way to other processes, only names are asked.
+    """
+    called: Any = module, callbacks
+    error = next(_errors(trainer, called[0], called[1], policy), None) if checks else None
+    former = any(
+        use not in known and former_parameters(hook, offered)
+        for hook, name, offered in _overridden(module, LightningModule, (*_OF_STEP, *(() if checks else _OF_MODULE)))
+        for known, use in [_known_uses(hook, name, policy)]
+    )
+    if former or error is not None or any(map(spoken_by, (module, *callbacks))):
+        for dialect in dialects():
+            called = dialect.before_run(trainer, *called)
+        error = next(_errors(trainer, called[0], called[1], policy), None) if checks else None
+    return called, error
+
+
+def check_hooks(called: Called, error: HookError | None, data: Any, policy: Policy) -> None:
+    """Refuse hooks of 1.x that nothing calls, steps that read the loaders, and hooks that do not fit, of ``data`` too.
+
+    Raises:
+        HookError: for one with parameters that nothing fills; shows its signature and the arguments that lt has.
+    """
+    module, callbacks = called
+    former = HOOKS.keys() - spoken()
+    for owner, name in ((owner, name) for owner in (module, *callbacks) for name in former):
+        if callable(getattr(owner, "__dict__", {}).get(name, getattr(type(owner), name, None))):
+            raise HookError(
+                f"{type(owner).__name__}.{name} is a hook of Lightning 1.x, which nothing calls: write "
+                f"{HOOKS[name]}. {understood_by()}",
+                code="LT906",
+            )
+    for name in ("training_step", *(f"{word}_step" for word in _EVALUATION)):
+        if "dataloader_iter" in getattr(getattr(getattr(module, name), "__code__", None), "co_varnames", ()):
+            raise HookError(
+                f"{type(module).__name__}.{name} takes dataloader_iter. lt reads the loaders itself, as resume and "
+                f"uneven ranks need it, and hands over batches: write {name}(self, batch, batch_idx). A batch that "
+                "holds several ones is a matter of the loader.",
+                code="LT581",
+            )
+    of_data = _overridden(data, DataSource, sorted(DATA_HOOKS)) if data is not None else ()
+    for found in filter(None, (error, *(why_unfit(*hook, policy) for hook in of_data))):
+        raise found
+
+
+def check_takes_index(module: LightningModule, method: str, policy: Policy) -> None:
+    """Raise for a step that is to read several loaders and does not take ``dataloader_idx``.
+
+    Raises:
+        HookError: which says how to write it.
+    """
+    own = getattr(module, method)
+    if is_overridden(module, method, LightningModule) and 2 not in taken_places(own, OFFERED, policy):
+        raise HookError(
+            f"There are several loaders, but {type(module).__name__}.{method} does not take dataloader_idx. Write "
+            f"{method}(self, batch, batch_idx, dataloader_idx=0).",
+            code="LT212",
+        )
+
+
+def _errors(
+    trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback], policy: Policy
+) -> Iterator[HookError]:
+    """Yield the errors of hooks that lt cannot call: another dialect's, or mistakes."""
+    hooks = [_overridden(callback, Callback, _OF_CALLBACK, trainer, module) for callback in callbacks]
+    found = (why_unfit(*hook, policy) for hook in chain(_overridden(module, LightningModule, _OF_MODULE), *hooks))
+    return filter(None, found)
+
+
+def _overridden(
+    owner: object, base: type, names: Iterable[str], *first: Any
+) -> Iterator[tuple[Hook, str, Sequence[str]]]:
+    """Yield each hook that ``owner`` defines, with its name and lt's arguments beside ``first``."""
+    kind, on_instance = type(owner), getattr(owner, "__dict__", {})
+    for name in names:
+        # most are not overridden: a look at the class is cheaper than a call of is_overridden for each
+        other = name in on_instance or getattr(kind, name, None) is not getattr(base, name, None)
+        own = getattr(owner, name, None) if other else None
+        if own is not None:
+            parameters = _documented(base, name)
+            bound = first if "pl_module" in parameters else ()
+            hook = BoundHook(own, *bound) if bound else own
+            yield hook, name, CURRENT.get(name) or _BY_COUNT.get(name) or parameters[1 + len(bound) :]
+
+
+@cache
+def _documented(base: type, name: str) -> tuple[str, ...]:
+    """Return the parameters of lt's own hook, ``self`` included: they are the same in every run."""
+    return tuple(inspect.signature(getattr(base, name)).parameters)
+
+
+def why_unfit(function: Hook, name: str, offered: Sequence[str], policy: Policy) -> HookError | None:
+    """Return the error of a hook; None for one that fits, or did in an earlier run."""
+    own = inner(function)
+    if not callable(own):
+        return HookError(f"{name} is {shown(own)}; expected a method.", code="LT211")
+    known, use = _known_uses(function, name, policy)
+    if use in known:
+        return None
+    if former_parameters(function, offered) or (own is not function and not takes(own, (None, None), first=True)):
+        return unfit(function, name, offered)
+    try:
+        if name in _BY_COUNT:
+            taken_places(function, offered, policy, len(offered) - 1)  # one loader has no dataloader_idx
+        elif name in CURRENT:
+            adapted(function, name, policy)
+        elif not takes(function, offered):
+            some = offered or own is not function
+            remedy = "Take these parameters, in this order." if some else "Take no parameters."
+            return unfit(function, name, offered, remedy)
+    except HookError as error:
+        return error
+    known.setdefault(use, False)
+    return None
+
+
+# ---- one hook --------------------------------------------------------------------------------------------------------
+
+
+def adapted(function: Hook, name: str, policy: Policy) -> Hook:
     """Return ``function`` callable with the positional arguments of hook ``name``; itself where it takes these.
 
     Args:
         function: a bound method.
         name: the hook, one of :data:`CURRENT`.
+        policy: of the run; it says which optional parameters are filled.
 
     Raises:
         HookError: for a required parameter that nothing can fill; shows both signatures.
     """
-    known, use = known_uses(function, name)
+    known, use = _known_uses(function, name, policy)
     if known.get(use):
         return function
-    offered, always = CURRENT[name], use[-1]
-    hook = None
+    offered, hook = CURRENT[name], None
     if not former_parameters(function, offered):
-        hook = matched(function, offered, synonyms=SYNONYMS, always=always)
+        hook = matched(function, offered, synonyms=SYNONYMS, always=policy.fills_by_place)
     if hook is None:
         raise unfit(function, name, offered)
     if hook is function and name in BY_KEYWORD:
@@ -84,21 +244,13 @@ def adapted(function: Hook, name: str) -> Hook:
     return hook
 
 
-def known_uses(function: Hook, name: str) -> tuple[dict[tuple[str, bool, bool], bool], tuple[str, bool, bool]]:
+def _known_uses(
+    function: Hook, name: str, policy: Policy
+) -> tuple[dict[tuple[str, bool, bool], bool], tuple[str, bool, bool]]:
     """Return the entry of a function in :data:`FITTING`, and the key for its use as hook ``name``."""
     plain = getattr(inner(function), "__func__", None)
-    use = name, isinstance(function, BoundHook), fills_by_place(function)
+    use = name, isinstance(function, BoundHook), policy.fills_by_place
     return FITTING.setdefault(plain, {}) if plain is not None else {}, use
-
-
-def fills_by_place(function: Hook) -> bool:
-    """Return whether the policy of the Trainer that calls a method of its module's or datamodule's, or a callback's,
-    fills optional parameters whatever their default.
-    """
-    with suppress(AttributeError, RuntimeError):  # outside of a run
-        trainer = function.args[0] if isinstance(function, BoundHook) else function.__self__.trainer  # type: ignore[attr-defined]
-        return bool(trainer.policy.fills_by_place)
-    return False
 
 
 def inner(hook: Hook) -> Hook:
@@ -133,22 +285,25 @@ def former_parameters(function: Hook, offered: Sequence[str]) -> list[str]:
     return [name for name in required if name in PARAMETERS or f"parameter.{name}" in spoken()]
 
 
-def fitted(function: Hook, call: Hook, offered: Sequence[str], spread: int | None = None) -> tuple[Hook, int]:
+def fitted(
+    function: Hook, call: Hook, offered: Sequence[str], policy: Policy, spread: int | None = None
+) -> tuple[Hook, int]:
     """Return how to call ``function``, and with how many of the ``offered`` arguments by position.
 
     Args:
         function: a bound method.
         call: calls it; returned as it is, or wrapped to reorder the arguments.
         offered: names of the arguments that the loop has, in order: ``("batch", "batch_idx", "dataloader_idx")``.
+        policy: of the run; it says which optional parameters are filled.
         spread: how many of them ``*args`` and optional parameters get; by default all.
     """
-    places = taken_places(function, offered, spread)
+    places = taken_places(function, offered, policy, spread)
     if places == list(range(len(places))):
         return call, len(places)
     return lambda *given: call(*[given[place] for place in places]), max(places) + 1
 
 
-def taken_places(function: Hook, offered: Sequence[str], spread: int | None = None) -> list[int]:
+def taken_places(function: Hook, offered: Sequence[str], policy: Policy, spread: int | None = None) -> list[int]:
     """Return which of the ``offered`` arguments ``function`` takes, in its order.
 
     They go by name where all required parameters have names of ``offered``, as :func:`lt_core.arguments.matched` has
@@ -165,7 +320,7 @@ def taken_places(function: Hook, offered: Sequence[str], spread: int | None = No
     parameters = parameters_of(around if inspect.ismethod(around) else function)
     if parameters is None:
         return list(range(len(offered)))
-    always, names = fills_by_place(function), [parameter.name for parameter in parameters]
+    always, names = policy.fills_by_place, [parameter.name for parameter in parameters]
     required = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     by_name = not always and all(p.name in offered and p.kind is not p.VAR_POSITIONAL for p in required)
     places: list[int] = []

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch.optim import LBFGS, Optimizer
 
+from lt_core.dialect import Policy
 from lt_core.errors import ConfigError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -15,7 +16,7 @@ from lt_core.precision import Precision
 from lt_core.step import RunningStep
 from lt_core.strategy import Strategy
 from lt_loops.run.frame import Run
-from lt_loops.setup.hook_check import check_manual
+from lt_loops.setup.mistakes import check_manual
 from lt_loops.setup.optimizers import Optimization, check_names, foreign_parameters, takes_closure
 from lt_loops.setup.resolve import find_step
 from lt_loops.setup.signatures import adapted, fitted
@@ -29,7 +30,7 @@ def make_plan(run: Run) -> Plan:
     training, strategy, limits, hooks = run.training, run.strategy, run.job.limits, run.hooks
     if training.dirty:
         hooks.forget()
-    module, precision, made = run.module, run.precision, training.optimization
+    module, precision, made, policy = run.module, run.precision, training.optimization, run.job.policy
     plan = Plan(training.optimizers)
     plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
     plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
@@ -38,7 +39,7 @@ def make_plan(run: Run) -> Plan:
     if is_overridden(precision, "unscale", Precision):
         plan.unscale = precision.unscale
     if is_overridden(module, "backward", LightningModule):
-        plan.backward = adapted(module.backward, "backward")
+        plan.backward = adapted(module.backward, "backward", policy)
     elif is_overridden(strategy, "backward", Strategy):
         plan.backward = strategy.backward
     apply = partial(_apply, strategy, precision)
@@ -46,17 +47,17 @@ def make_plan(run: Run) -> Plan:
         plan.apply = apply
     value, algorithm = limits.gradient_clip_val, limits.gradient_clip_algorithm
     if is_overridden(module, "configure_gradient_clipping", LightningModule):
-        hook = adapted(module.configure_gradient_clipping, "configure_gradient_clipping")
+        hook = adapted(module.configure_gradient_clipping, "configure_gradient_clipping", policy)
         plan.clip = lambda optimizer: hook(optimizer, value, algorithm)
     elif value:
         clip_gradients, limit = strategy.clip_gradients, float(value)
         plan.clip = lambda optimizer: clip_gradients(params_of(optimizer), limit, algorithm or "norm")
-    _fill_zero_grad(plan, module, strategy, run.position)
+    _fill_zero_grad(plan, module, strategy, run.position, policy)
     window = 1 if strategy.capabilities.owns_accumulation else limits.window_of(run.position.epoch)
     _warn_of_plan(run, window)
     check_manual(module, limits)  # a hook may have set it
     asked, step = find_step(run.job.settings, limits, strategy, module, made)
-    kind = _kind_of(module, made, window, offered=run.job.policy.offers_closures)
+    kind = _kind_of(module, made, window, offered=policy.offers_closures)
     _check(made, module, precision, kind, window, by_itself=step is None or step.wraps)
     check_groups(run.job.settings, strategy, step)
     # a wrapper must know before the forward of the last micro-batch that it is the last
@@ -73,7 +74,7 @@ def make_plan(run: Run) -> Plan:
     if (profiler := run.job.profiler) is not None:
         bound = profiler.wrap("training_step", bound)
     more = () if step is None else step.arguments
-    plan.step, taken = fitted(module.training_step, bound, ("batch", "batch_idx", *more))
+    plan.step, taken = fitted(module.training_step, bound, ("batch", "batch_idx", *more), policy)
     plan.takes_index = taken > 1
     if profiler is not None:
         plan.measure(profiler, apply)
@@ -133,10 +134,12 @@ def _apply(
     return stepped
 
 
-def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, position: Position) -> None:
+def _fill_zero_grad(
+    plan: Plan, module: LightningModule, strategy: Strategy, position: Position, policy: Policy
+) -> None:
     """Have the plan set gradients to None by itself where no hook looks; its hooks are set already."""
     optimizers, hooks = plan.optimizers, plan.before_zero
-    own = adapted(module.optimizer_zero_grad, "optimizer_zero_grad")
+    own = adapted(module.optimizer_zero_grad, "optimizer_zero_grad", policy)
     overridden = is_overridden(module, "optimizer_zero_grad", LightningModule)
 
     def zero_grad(optimizer: Optimizer) -> None:

@@ -49,7 +49,7 @@ class Window(RunningStep):
         # also where this plan goes on with the window of another one
         self.unreduced = self.syncs and not self.always_syncs and self.position.micro > 0
         self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
-        self.step_hook = adapted(self.module.optimizer_step, "optimizer_step")
+        self.step_hook = adapted(self.module.optimizer_step, "optimizer_step", run.job.policy)
         self.backward_to: Callable[..., None] | None = None
         self.samples = 1  # of the present micro-batch
 
