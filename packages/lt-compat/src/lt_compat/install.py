@@ -7,11 +7,13 @@ be installed; where it is, it is not imported.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import runpy
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -139,7 +141,9 @@ class _Loader(Loader):
         return _Answer(spec.name, self.below)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: names are looked up when they are asked for."""
+        """Do what importing Lightning does beside; names are looked up when they are asked for."""
+        if module.__name__ in _TOP:
+            _as_imported(module.__name__)
 
 
 class _Answer(ModuleType):
@@ -206,6 +210,25 @@ class _Distribution(Distribution):
 
     def locate_file(self, path: Any) -> Path:
         return Path(path)
+
+
+def _as_imported(top: str) -> None:
+    """Change the process as ``import lightning`` or ``import pytorch_lightning`` (2.6.6) changes it.
+
+    Left out are the filters and the format of its own warnings, and its filter for torch's first FSDP.
+    """
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # torch.cuda.is_available() leaves a process that may fork
+    for root in (name for name in ROOTS if name.partition(".")[0] == top):
+        logger = logging.getLogger(root)
+        logger.setLevel(logging.INFO)
+        if root == "lightning" or not logging.getLogger().hasHandlers():
+            logger.addHandler(logging.StreamHandler())
+            logger.propagate = root == "lightning"
+    with suppress(ImportError):
+        utilities = import_module("lightning_utilities.core.rank_zero")
+        ours: Any = import_module("lt_compat.lightning.rank_zero").rank_zero_only
+        utilities.rank_zero_only.rank = ours.rank  # for who imported it before; its code looks up the name
+        utilities.rank_zero_only = ours  # type: ignore[attr-defined]
 
 
 def _trusting(base: type) -> type:

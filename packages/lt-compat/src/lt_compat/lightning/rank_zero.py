@@ -32,8 +32,11 @@ class RankZeroOnly:
 
     @property
     def rank(self) -> int:
-        """This process's rank in its job, from 0."""
+        """This process's rank in its job, from 0. Setting it changes nothing: lt knows the rank without."""
         return process_rank()
+
+    @rank.setter
+    def rank(self, rank: int) -> None: ...
 
     def __call__(self, function: Callable[P, R], default: R | None = None) -> Callable[P, R | None]:
         """Return ``function`` that runs on rank 0 and returns ``default`` on the others.
