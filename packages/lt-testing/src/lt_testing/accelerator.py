@@ -11,9 +11,7 @@ Tests that need a device are skipped where there is none; all others hold on any
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 from typing import Any, ClassVar
 
 import torch
@@ -22,6 +20,7 @@ from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_testing.kit import Kit
+from lt_testing.training import copies
 
 __all__ = ["AcceleratorKit"]
 
@@ -76,7 +75,7 @@ class AcceleratorKit(Kit):
 
     def test_it_can_be_copied_and_pickled(self) -> None:
         accelerator = self.make_accelerator()
-        for other in (copy.deepcopy(accelerator), pickle.loads(pickle.dumps(accelerator))):
+        for other in copies(accelerator):
             assert (other.name, other.device_type) == (accelerator.name, accelerator.device_type)
 
     def test_counts_below_one_are_errors(self) -> None:

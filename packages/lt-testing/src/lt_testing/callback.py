@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-import pickle
 import threading
 from pathlib import Path
 from typing import Any, ClassVar
-
-import torch
 
 from lt_core.callback import Callback
 from lt_core.files.plain_data import is_plain
@@ -27,7 +24,7 @@ from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.plugins import ROLES
 from lt_testing.kit import Kit
-from lt_testing.training import KitModule, assert_same, installed_trainer, kit_data, same, seeded
+from lt_testing.training import QUIET, KitModule, assert_same, copies, fitted, installed_trainer, kit_data, same, seeded
 
 __all__ = ["CallbackKit", "KitModule"]
 
@@ -74,7 +71,7 @@ class CallbackKit(Kit):
 
     def test_it_can_be_copied_and_pickled(self, tmp_path: Path) -> None:
         callback = self.make_callback(tmp_path)
-        for other in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
+        for other in copies(callback):
             assert other.state_key == callback.state_key
 
     def test_its_hooks_take_what_the_interface_gives_them(self, tmp_path: Path) -> None:
@@ -109,11 +106,8 @@ class CallbackKit(Kit):
     def test_training_is_the_same_with_it(self, tmp_path: Path) -> None:
         if not self.observes:
             self.skip("observes is False")
-        alone, watched = seeded(), seeded()
-        torch.manual_seed(5)
-        self._trainer(tmp_path / "alone", callbacks=[]).fit(alone, kit_data(), kit_data())
-        torch.manual_seed(5)
-        self._trainer(tmp_path / "watched").fit(watched, kit_data(), kit_data())
+        alone = fitted(self._trainer(tmp_path / "alone", callbacks=[]), val_dataloaders=kit_data())
+        watched = fitted(self._trainer(tmp_path / "watched"), val_dataloaders=kit_data())
         assert same(alone.state_dict(), watched.state_dict()), (
             "weights differ: it draws random numbers, or changes them"
         )
@@ -162,16 +156,12 @@ class CallbackKit(Kit):
 
     def _fit(self, folder: Path, callback: Callback, epochs: int, **how: Any) -> Any:
         trainer = self._trainer(folder, callbacks=[callback], max_epochs=epochs)
-        torch.manual_seed(5)
-        trainer.fit(seeded(), kit_data(), kit_data(), **how)
+        fitted(trainer, val_dataloaders=kit_data(), **how)
         return trainer
 
     def _trainer(self, folder: Path, **arguments: Any) -> Any:
-        make = installed_trainer(self)
-        callbacks = arguments.pop("callbacks", None)
-        if callbacks is None:
-            callbacks = [self.make_callback(folder)]
-        roles = {callback.role for callback in callbacks}
-        quiet = {flag: False for role, flag in ROLES.items() if role not in roles}
-        wanted = {"accelerator": "cpu", "max_epochs": 2, "logger": False, **self.arguments, **arguments}
-        return make(callbacks=callbacks, default_root_dir=str(folder), **quiet, **wanted)
+        wanted = {"max_epochs": 2, "default_root_dir": str(folder), **self.arguments, **arguments}
+        if "callbacks" not in wanted:
+            wanted["callbacks"] = [self.make_callback(folder)]
+        own = {ROLES.get(callback.role) for callback in wanted["callbacks"]}
+        return installed_trainer(self)(**{name: value for name, value in QUIET.items() if name not in own} | wanted)

@@ -12,7 +12,6 @@ The tests that train take the Trainer that is installed (lt-loops), and are skip
 from __future__ import annotations
 
 import copy
-import pickle
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ from torch import nn
 from lt_core.files.plain_data import is_plain
 from lt_core.precision import Precision
 from lt_testing.kit import Kit
-from lt_testing.training import assert_same, installed_trainer, kit_data, seeded
+from lt_testing.training import QUIET, assert_same, copies, fitted, installed_trainer, kit_data
 
 __all__ = ["PrecisionKit"]
 
@@ -62,7 +61,7 @@ class PrecisionKit(Kit):
 
     def test_it_can_be_copied_and_pickled(self) -> None:
         precision = self.make_precision()
-        for other in (copy.deepcopy(precision), pickle.loads(pickle.dumps(precision))):
+        for other in copies(precision):
             assert other.name == precision.name
 
     def test_integers_and_text_of_a_batch_stay_what_they_are(self) -> None:
@@ -127,16 +126,7 @@ class PrecisionKit(Kit):
         return precision
 
     def _fit(self, folder: Path, *, epochs: int, plain: bool = False, ckpt_path: str | None = None, **more: Any) -> Any:
-        quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary", "logger"), False)
-        trainer = installed_trainer(self)(
-            max_epochs=epochs,
-            accelerator="cpu",
-            plugins=[Precision() if plain else self.make_precision()],
-            default_root_dir=str(folder),
-            **quiet,
-            **more,
-        )
-        module = seeded()
-        torch.manual_seed(5)
-        trainer.fit(module, kit_data(), ckpt_path=ckpt_path)
-        return module, trainer
+        plugin = Precision() if plain else self.make_precision()
+        arguments = {"max_epochs": epochs, "plugins": [plugin], "default_root_dir": str(folder), **more}
+        trainer = installed_trainer(self)(**QUIET, **arguments)
+        return fitted(trainer, ckpt_path=ckpt_path), trainer

@@ -23,7 +23,7 @@ import torch
 
 from lt_core.profiler import Profiler
 from lt_testing.kit import Kit
-from lt_testing.training import installed_trainer, kit_data, same, seeded
+from lt_testing.training import QUIET, fitted, installed_trainer, kit_data, same, seeded
 
 __all__ = ["ProfilerKit"]
 
@@ -187,11 +187,8 @@ class ProfilerKit(Kit):
     # ---- in a Trainer ------------------------------------------------------------------------------------------------
 
     def test_training_is_the_same_with_it(self, tmp_path: Path) -> None:
-        alone, measured = seeded(), seeded()
-        torch.manual_seed(5)
-        self._trainer(tmp_path, profiler=None).fit(alone, kit_data(), kit_data())
-        torch.manual_seed(5)
-        self._trainer(tmp_path).fit(measured, kit_data(), kit_data())
+        alone = fitted(self._trainer(tmp_path, profiler=None), val_dataloaders=kit_data())
+        measured = fitted(self._trainer(tmp_path), val_dataloaders=kit_data())
         assert same(alone.state_dict(), measured.state_dict()), (
             "weights differ: it draws random numbers, or changes them"
         )
@@ -246,11 +243,8 @@ class ProfilerKit(Kit):
             raise error
 
     def _trainer(self, folder: Path, **arguments: Any) -> Any:
-        quiet = ("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing")
-        given = {"profiler": self.make_profiler(folder), "max_epochs": 2, "accelerator": "cpu", "devices": 1}
-        return installed_trainer(self)(
-            default_root_dir=folder, **dict.fromkeys(quiet, False), num_sanity_val_steps=1, **{**given, **arguments}
-        )
+        given = {"profiler": self.make_profiler(folder), "max_epochs": 2, "devices": 1, "num_sanity_val_steps": 1}
+        return installed_trainer(self)(**{**QUIET, "default_root_dir": folder, **given, **arguments})
 
 
 def _raised(call: Callable[[], Any]) -> BaseException | None:

@@ -28,7 +28,7 @@ from lt_core.module import LightningModule
 from lt_core.step import Step
 from lt_testing.exact_resume import assert_resumes_exactly
 from lt_testing.kit import Kit
-from lt_testing.training import assert_same, installed_trainer, kit_data, seeded
+from lt_testing.training import QUIET, assert_same, installed_trainer, kit_data, seeded
 
 __all__ = ["StepKit"]
 
@@ -161,8 +161,7 @@ class StepKit(Kit):
     # ------------------------------------------------------------------------------------------------------------------
 
     def _arguments(self, step: Step) -> dict[str, Any]:
-        quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary", "logger"), False)
-        return {"accelerator": "cpu", **quiet, **self.make_arguments(step)}
+        return {**QUIET, **self.make_arguments(step)}
 
     def _fit(
         self, step: Step, folder: Path, seen: Callback | None = None, ckpt_path: str | None = None, **more: Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import torch
@@ -10,9 +12,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import plugins
 from lt_core.module import LightningModule
+from lt_core.plugins import ROLES
 from lt_testing.kit import Kit
 
-__all__ = ["KitModule", "assert_same", "installed_trainer", "kit_data", "same", "seeded"]
+__all__ = ["QUIET", "KitModule", "assert_same", "copies", "fitted", "installed_trainer", "kit_data", "same", "seeded"]
+
+QUIET: dict[str, Any] = {"accelerator": "cpu", "logger": False, **dict.fromkeys(ROLES.values(), False)}
+"""Arguments of a Trainer that says and keeps nothing."""
 
 
 class KitModule(LightningModule):
@@ -64,6 +70,19 @@ def seeded(fails_at: int = -1) -> KitModule:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         return KitModule(fails_at)
+
+
+def fitted(trainer: Any, **how: Any) -> KitModule:
+    """Return the module that a Trainer has fitted, from the same weights and random numbers each time."""
+    module = seeded()
+    torch.manual_seed(5)
+    trainer.fit(module, kit_data(), **how)
+    return module
+
+
+def copies(part: Any) -> list[Any]:
+    """Return a copy of a part, and one that was pickled."""
+    return [copy.deepcopy(part), pickle.loads(pickle.dumps(part))]
 
 
 def kit_data() -> DataLoader[Any]:

@@ -118,6 +118,11 @@ class Bench:
         strategy.open()
         return strategy
 
+    def ready(self, module: nn.Module | None = None, precision: Precision | None = None) -> tuple[Strategy, nn.Module]:
+        """Return an opened strategy and a module (by default the small one) that it has set up without optimizers."""
+        strategy = self.strategy()
+        return strategy, strategy.setup(module or SmallNet(), None, precision or Precision())[0]
+
     # ---- data --------------------------------------------------------------------------------------------------------
 
     def batch(self, index: int, rank: int | None = None) -> Batch:
@@ -212,6 +217,13 @@ class Bench:
     def assert_close(self, mine: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
         """Assert that two state dicts hold the same numbers, up to rounding."""
         assert_states_close(mine, theirs, self.tolerance)
+
+    def assert_gradients_close(self, mine: nn.Module, theirs: nn.Module, share: float = 1.0) -> None:
+        """Assert that all parameters of ``mine`` have the gradients of ``theirs`` on the CPU, times ``share``."""
+        for param, other in zip(mine.parameters(), theirs.parameters(), strict=True):
+            assert param.grad is not None
+            assert other.grad is not None
+            torch.testing.assert_close(param.grad.cpu(), other.grad * share, rtol=1e-5, atol=self.tolerance)
 
     def assert_equal_on_ranks(self, strategy: Strategy, state: dict[str, Tensor]) -> None:
         """Assert that all ranks hold exactly these numbers."""

@@ -123,8 +123,7 @@ def a_batch_of_any_nesting_moves_and_keeps_its_types(bench: Bench) -> None:
 
 @check()
 def setup_puts_parameters_and_buffers_on_the_device(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Precision())
+    strategy, module = bench.ready()
     assert {p.device.type for p in module.parameters()} == {strategy.device.type}
     assert {b.device.type for b in module.buffers()} == {strategy.device.type}
 
@@ -154,14 +153,13 @@ def setup_converts_the_module_by_the_precision(bench: Bench) -> None:
         def convert_module(self, module: nn.Module) -> nn.Module:
             return module.to(torch.bfloat16)
 
-    module, _ = bench.strategy().setup(SmallNet(), None, Bf16())
+    _, module = bench.ready(precision=Bf16())
     assert {p.dtype for p in module.parameters()} == {torch.bfloat16}
 
 
 @check()
 def all_ranks_start_from_the_same_parameters_and_buffers(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(seed=bench.rank), None, Precision())
+    strategy, module = bench.ready(SmallNet(seed=bench.rank))
     bench.assert_equal_on_ranks(strategy, bench.weights(strategy, module))
 
 
@@ -175,8 +173,7 @@ def the_keys_of_the_state_dict_stay_the_user_s(bench: Bench) -> None:
 
 @check()
 def a_bound_step_returns_what_the_module_s_own_returns(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Precision())
+    strategy, module = bench.ready()
     with torch.no_grad():
         bound = strategy.bind(module, "validation_step")(strategy.to_device(bench.batch(0)), 0)
     expected = SmallNet().validation_step(bench.batch(0), 0)
@@ -185,8 +182,7 @@ def a_bound_step_returns_what_the_module_s_own_returns(bench: Bench) -> None:
 
 @check()
 def predictions_of_a_bound_step_are_this_rank_s(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Precision())
+    strategy, module = bench.ready()
     with torch.no_grad():
         values = strategy.bind(module, "predict_step")(strategy.to_device(bench.batch(0)), 0)
     assert values.shape[0] == bench.batch(0)[0].shape[0]
@@ -209,5 +205,5 @@ def shared_weights_stay_shared(bench: Bench) -> None:
             self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
             self.second.weight = self.first.weight
 
-    module, _ = bench.strategy().setup(Tied(), None, Precision())
+    _, module = bench.ready(Tied())
     assert module.first.weight is module.second.weight  # type: ignore[union-attr]

@@ -67,8 +67,7 @@ def a_module_s_state_goes_back_into_the_module(bench: Bench) -> None:
 
 @check()
 def a_full_state_of_a_plain_module_can_be_loaded(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(seed=7), None, Precision())
+    strategy, module = bench.ready(SmallNet(seed=7))
     strategy.load_module_state(module, SmallNet(seed=3).state_dict())
     bench.assert_close(bench.weights(strategy, module), SmallNet(seed=3).state_dict())
 

@@ -87,36 +87,29 @@ def training_converges_where_plain_torch_does(bench: Bench) -> None:
 
 @check(needs=("exact",), unless=("sharded_parameters", "owns_accumulation"))
 def gradients_are_reduced_when_backward_returns(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Precision())
+    strategy, module = bench.ready()
     step = strategy.bind(module, "training_step")
     with strategy.accumulating(module, True):
         strategy.backward(step(strategy.to_device(bench.batch(0)), 0))
     plain = SmallNet()
     plain.gradients(bench.joined(0))
-    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
-        assert mine.grad is not None
-        torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-5, atol=bench.tolerance)
+    bench.assert_gradients_close(module, plain)
 
 
 @check(needs=("syncs_in_forward",), unless=("owns_accumulation",), ranks=2)
 def before_a_window_s_last_micro_batch_nothing_is_reduced(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Precision())
+    strategy, module = bench.ready()
     step = strategy.bind(module, "training_step")
     with strategy.accumulating(module, False):
         strategy.backward(step(strategy.to_device(bench.batch(0)), 0))
     plain = SmallNet()
     plain.gradients(bench.batch(0))
-    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
-        assert mine.grad is not None
-        torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-5, atol=bench.tolerance)
+    bench.assert_gradients_close(module, plain)
 
 
 @check(needs=("exact",), unless=("sharded_parameters", "owns_accumulation"))
 def reduce_gradients_averages_what_direct_backwards_left(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Precision())
+    strategy, module = bench.ready()
     step = strategy.bind(module, "training_step") if not strategy.capabilities.syncs_in_forward else None
     direct = step or module.training_step
     assert callable(direct)
@@ -124,31 +117,23 @@ def reduce_gradients_averages_what_direct_backwards_left(bench: Bench) -> None:
     strategy.reduce_gradients(module.parameters())
     plain = SmallNet()
     plain.gradients(bench.joined(0))
-    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
-        assert mine.grad is not None
-        torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-5, atol=bench.tolerance)
+    bench.assert_gradients_close(module, plain)
 
 
 @check(needs=("exact",), unless=("sharded_parameters", "owns_accumulation", "forward_needs_all_ranks"), ranks=2)
 def reduce_gradients_takes_ranks_that_have_no_gradient(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Precision())
+    strategy, module = bench.ready()
     if bench.rank == 0:
         module.training_step(strategy.to_device(bench.batch(0)), 0).backward()  # type: ignore[operator]
     strategy.reduce_gradients(module.parameters())
     plain = SmallNet()
     plain.gradients(bench.batch(0, 0))
-    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
-        assert mine.grad is not None
-        assert theirs.grad is not None
-        expected = theirs.grad / bench.world_size
-        torch.testing.assert_close(mine.grad.cpu(), expected, rtol=1e-5, atol=bench.tolerance)
+    bench.assert_gradients_close(module, plain, 1 / bench.world_size)
 
 
 def _with_gradients(bench: Bench) -> tuple[Any, nn.Module, SmallNet]:
     """Return a strategy, a module with reduced gradients, and the plain module with the same."""
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Precision())
+    strategy, module = bench.ready()
     step = strategy.bind(module, "training_step")
     batch = bench.joined(0)  # the same on all ranks, so that local gradients are the reduced ones
     strategy.backward(step(strategy.to_device(batch), 0))
@@ -175,9 +160,7 @@ def clipping_by_norm_scales_all_gradients(bench: Bench) -> None:
     strategy, module, plain = _with_gradients(bench)
     strategy.clip_gradients(list(module.parameters()), 0.01)
     nn.utils.clip_grad_norm_(plain.parameters(), 0.01)
-    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
-        assert mine.grad is not None
-        torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-4, atol=bench.tolerance)
+    bench.assert_gradients_close(module, plain)
 
 
 @check(unless=("sharded_parameters",))
@@ -239,19 +222,14 @@ def parameters_unfrozen_during_training_are_reduced_from_then_on(bench: Bench) -
 
 @check(needs=("exact",), unless=("forward_needs_all_ranks",), ranks=2)
 def a_rank_whose_loss_is_zero_takes_part(bench: Bench) -> None:
-    strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Precision())
+    strategy, module = bench.ready()
     loss = strategy.bind(module, "training_step")(strategy.to_device(bench.batch(0)), 0)
     if bench.rank:
         loss = torch.stack([p.sum() * 0.0 for p in module.parameters()]).sum()
     strategy.backward(loss)
     plain = SmallNet()
     plain.gradients(bench.batch(0, 0))
-    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
-        assert mine.grad is not None
-        assert theirs.grad is not None
-        expected = theirs.grad / bench.world_size
-        torch.testing.assert_close(mine.grad.cpu(), expected, rtol=1e-5, atol=bench.tolerance)
+    bench.assert_gradients_close(module, plain, 1 / bench.world_size)
 
 
 @check()
@@ -264,8 +242,7 @@ def what_a_step_returns_beside_the_loss_comes_through(bench: Bench) -> None:
                 "values": [self(batch[0]).detach()],
             }
 
-    strategy = bench.strategy()
-    module, _ = strategy.setup(Telling(), None, Precision())
+    strategy, module = bench.ready(Telling())
     output = strategy.bind(module, "training_step")(strategy.to_device(bench.batch(0)), 0)
     strategy.backward(output["loss"])
     assert output["note"] == "kept"

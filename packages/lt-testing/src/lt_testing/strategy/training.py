@@ -21,6 +21,7 @@ from lt_testing.strategy.bench import (
     assert_states_close,
 )
 from lt_testing.strategy.checks import check
+from lt_testing.training import QUIET
 
 
 class Lit(LightningModule):
@@ -102,14 +103,13 @@ def _trainer(bench: Bench, **arguments: Any) -> Any:
     make = plugins.find("trainers", "default")
     if make is None or (bench.world_size > 1 and plugins.find("data", "feed") is None):
         bench.skip("needs the Trainer and sharded data: lt-loops and lt-data")
-    quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary", "logger"), False)
+    given = {"max_epochs": 1, "num_sanity_val_steps": 0, "accelerator": bench.placement.accelerator, **arguments}
     return make(
-        accelerator=bench.placement.accelerator,
         devices=len(bench.placement.devices),
         strategy=bench.made(),
         plugins=[bench.environment],
         default_root_dir=str(bench.folder),
-        **{**quiet, "max_epochs": 1, "num_sanity_val_steps": 0, **arguments},
+        **{**QUIET, **given},
     )
 
 
