@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from lt_core import Accelerator, Callback, CheckpointIO, Precision
-from lt_core.checkpoint import OneFile
+from lt_core import Accelerator, Callback, Precision
 from lt_core.logger import Logger
 from lt_testing import AcceleratorKit, CallbackKit, CheckpointKit, LoggerKit, PrecisionKit
 
@@ -107,61 +106,6 @@ def test_a_wrong_accelerator_fails_where_it_is_wrong(test):
 
     with pytest.raises((AssertionError, ValueError, TypeError)):
         getattr(Wrong(), test)()
-
-
-class TestOneFile(CheckpointKit):
-    def make_io(self):
-        return OneFile()
-
-
-class Pickles(CheckpointIO):
-    """Writes anything, and lets torch's errors out."""
-
-    def save_checkpoint(self, checkpoint, path, storage_options=None):
-        torch.save(dict(checkpoint), path)
-
-    def load_checkpoint(self, path, map_location=None, *, trusted=False, mmap=False, verify=True):
-        return torch.load(path, map_location=map_location, weights_only=False)
-
-
-class Lazy(CheckpointIO):
-    """Writes when it is asked to wait, what is there by then."""
-
-    def __init__(self):
-        self.waiting = []
-
-    def save_checkpoint(self, checkpoint, path, storage_options=None):
-        self.waiting.append((checkpoint, path))
-
-    def wait(self):
-        while self.waiting:
-            super().save_checkpoint(*self.waiting.pop(0))
-
-    def add_name(self, target, name):
-        name.symlink_to(target)
-
-
-@pytest.mark.parametrize(
-    ("kind", "test"),
-    [
-        (Pickles, "test_what_was_saved_comes_back"),  # it makes no folder
-        (Pickles, "test_what_is_no_plain_data_is_refused_and_the_old_one_stays"),
-        (Pickles, "test_a_damaged_file_is_an_error_that_names_it"),
-        (Pickles, "test_one_that_is_not_there_is_an_error_that_names_it"),
-        (Lazy, "test_a_tensor_changed_after_the_save_is_as_it_was"),
-        (Lazy, "test_a_second_name_outlives_the_first"),
-        (Lazy, "test_it_can_be_used_after_teardown"),
-    ],
-)
-def test_a_wrong_checkpoint_io_fails_where_it_is_wrong(kind, test, tmp_path):
-    class Wrong(CheckpointKit):
-        __test__ = False
-
-        def make_io(self):
-            return kind()
-
-    with pytest.raises((AssertionError, RuntimeError, OSError)):
-        getattr(Wrong(), test)(tmp_path)
 
 
 class TestThirtyTwoBits(PrecisionKit):

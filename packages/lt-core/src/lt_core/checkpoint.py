@@ -146,7 +146,8 @@ class CheckpointIO(Interface):
         return _default().exists(path)
 
     def times(self, folder: StrPath) -> dict[str, int]:
-        """Return the checkpoints directly in ``folder``, each with the time at which it was written, in nanoseconds.
+        """Return the checkpoints directly in ``folder``: their whole paths, each with the time at which it was written,
+        in nanoseconds since 1970.
 
         ``ckpt_path="last"`` and ``"auto"`` take the newest, by what the files say of themselves (:meth:`header`), else
         by these times. Their names end in ``.ckpt``; a link counts as what it leads to; a folder that is not there has

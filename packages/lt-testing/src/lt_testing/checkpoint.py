@@ -11,12 +11,17 @@ The last tests train with the Trainer that is installed (lt-loops), and are skip
 
 from __future__ import annotations
 
-import copy
+import contextlib
+import errno
+import io
+import os
 import pickle
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
 import torch
 
 from lt_core.checkpoint import CheckpointIO
@@ -24,7 +29,12 @@ from lt_core.errors import CheckpointError
 from lt_core.files.checkpoint_header import Header
 from lt_core.files.plain_data import is_plain
 from lt_testing.kit import Kit
-from lt_testing.training import assert_same, installed_trainer, kit_data, seeded
+from lt_testing.training import QUIET, assert_same, copies, fitted, installed_trainer, kit_data, seeded
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 __all__ = ["CheckpointKit"]
 
@@ -44,6 +54,15 @@ class CheckpointKit(Kit):
         """Return a new CheckpointIO; called several times in one test."""
         raise NotImplementedError(f"{type(self).__name__} must define make_io()")
 
+    def tamper(self, path: Path, change: Callable[[bytes], bytes]) -> None:
+        """Replace the bytes ``b`` that are stored for the checkpoint at ``path`` by ``change(b)``.
+
+        Here it is a file; a store defines it, in about three lines. Without it, nothing is damaged there.
+        """
+        if not self.files:
+            self.skip("define tamper(path, change), so that it can be seen whether damage is noticed")
+        path.write_bytes(change(path.read_bytes()))
+
     # ---- one checkpoint ----------------------------------------------------------------------------------------------
 
     def test_what_was_saved_comes_back(self, tmp_path: Path) -> None:
@@ -52,6 +71,19 @@ class CheckpointKit(Kit):
         assert_same(found, _tree())
         assert found["half"].dtype is torch.bfloat16
         assert found["empty"].shape == (0, 3)
+
+    def test_what_was_loaded_can_be_changed(self, tmp_path: Path) -> None:
+        io, path = self.make_io(), self._saved(_tree(), tmp_path / "a.ckpt")
+        found = io.load_checkpoint(path)
+        found["weights"]["w"].zero_()
+        found["list"].clear()
+        assert_same(io.load_checkpoint(path), _tree())
+
+    def test_tensors_go_where_map_location_says(self, tmp_path: Path) -> None:
+        path = self._saved(_tree(), tmp_path / "a.ckpt")
+        for place in ("meta", torch.device("meta"), "cpu"):  # the meta device stands for any that is not the CPU
+            found = self.make_io().load_checkpoint(path, map_location=place)
+            assert {found["half"].device.type, found["weights"]["w"].device.type} == {torch.device(place).type}
 
     def test_a_tensor_changed_after_the_save_is_as_it_was(self, tmp_path: Path) -> None:
         tree, io, path = _tree(), self.make_io(), tmp_path / "a.ckpt"
@@ -91,14 +123,59 @@ class CheckpointKit(Kit):
             assert "absent.ckpt" in self._raises_checkpoint_error(lambda ask=ask: ask(path))
 
     def test_a_damaged_file_is_an_error_that_names_it(self, tmp_path: Path) -> None:
-        if not self.files:
-            self.skip("files is False")
         path = self._saved(_tree(), tmp_path / "a.ckpt")
-        whole = path.read_bytes()
-        for damaged in (whole[: len(whole) // 2], b""):
-            path.write_bytes(damaged)
+        for damage in (lambda whole: whole[: len(whole) // 2], lambda _: b""):
+            self.tamper(path, damage)
             for ask in (self.make_io().verify, self.make_io().load_checkpoint):
                 assert "a.ckpt" in self._raises_checkpoint_error(lambda ask=ask: ask(path))
+
+    def test_a_flipped_byte_is_an_error_or_changes_nothing(self, tmp_path: Path) -> None:
+        tree, refused = {**_tree(), "large": torch.arange(5000.0)}, 0
+        path = self._saved(tree, tmp_path / "a.ckpt")
+        for part in range(16):
+            self.tamper(path, lambda whole, part=part: _flipped(whole, part))  # type: ignore[misc]
+            try:
+                found = self.make_io().load_checkpoint(path)
+            except CheckpointError:
+                self._raises_checkpoint_error(lambda: self.make_io().verify(path))
+                refused += 1
+            else:
+                assert_same(found, tree, "what a damaged checkpoint holds")
+            self.tamper(path, lambda whole, part=part: _flipped(whole, part))  # type: ignore[misc]
+        assert refused, "tamper() changed nothing"
+
+    def test_reading_runs_no_code_of_the_file(self, tmp_path: Path) -> None:
+        if self.make_io().keeps_objects:
+            self.skip("keeps_objects is True")
+        path, mark, tree = tmp_path / "a.ckpt", tmp_path / "ran", {"hostile": "", **_tree()}
+        hostile = {**tree, "hostile": _Hostile(mark)}
+        with _writers(lambda tree: {**tree, "hostile": hostile["hostile"]} if type(tree) is dict else tree):
+            self._saved(tree, path)  # the format, as somebody else would write it
+        self._read_without_running(path, mark)
+        for data in (pickle.dumps(hostile), _torch_file(hostile)):
+            self.tamper(path, lambda _, data=data: data)  # type: ignore[misc]
+            self._read_without_running(path, mark)
+
+    def test_a_write_that_fails_half_way_leaves_the_old_one(self, tmp_path: Path) -> None:
+        path, now = self._saved({"number": 1}, tmp_path / "folder" / "a.ckpt"), 1
+        before = _beside(path)
+        for number, trouble in ((2, _writers(_no_space)), (3, _small_files())):
+            with trouble, contextlib.suppress(CheckpointError, OSError):
+                self._saved({"number": number, "large": torch.arange(50_000.0)}, path)
+                now = number
+            assert self.make_io().load_checkpoint(path)["number"] == now, "write beside the old one, then rename"
+            assert not self.files or _beside(path) == before, "what is half written must not stay"
+
+    def test_nothing_is_left_beside_or_after_a_checkpoint(self, tmp_path: Path) -> None:
+        if not self.files:
+            self.skip("files is False")
+        path = self._saved(_tree(), tmp_path / "folder" / "a.ckpt")
+        first = _beside(path)
+        assert _beside(self._saved(_tree(), path)) == first
+        io = self.make_io()
+        io.remove_checkpoint(path)
+        io.wait()
+        assert _beside(path) == set()
 
     # ---- several -----------------------------------------------------------------------------------------------------
 
@@ -119,23 +196,60 @@ class CheckpointKit(Kit):
         assert io.exists(last)
         assert io.load_checkpoint(last)["number"] == 2
         assert io.load_checkpoint(tmp_path / "1.ckpt")["number"] == 1
+        io.remove_checkpoint(last)
+        io.wait()
+        assert not io.exists(last)
+        assert io.load_checkpoint(tmp_path / "2.ckpt")["number"] == 2
+
+    def test_a_last_whose_checkpoint_is_gone_is_not_there(self, tmp_path: Path) -> None:
+        io, path, last = self.make_io(), tmp_path / "a.ckpt", tmp_path / "last.ckpt"
+        io.save_checkpoint(_tree(), path)
+        io.point_last(path, last)
+        io.remove_checkpoint(path)
+        io.wait()
+        if io.exists(last):  # a copy
+            assert_same(io.load_checkpoint(last), _tree())
 
     def test_a_folder_s_checkpoints_are_found_with_their_times(self, tmp_path: Path) -> None:
         io, folder = self.make_io(), tmp_path / "folder"
         assert io.times(folder) == {}
-        for name in ("b", "a"):
+        names = ["b", "c", "a"]
+        for name in names:
             io.save_checkpoint(_tree(), folder / f"{name}.ckpt")
             io.wait()
             time.sleep(0.01)
+        for other in (tmp_path / "folder2", folder / "deeper"):
+            self._saved(_tree(), other / "d.ckpt")
         found = io.times(str(folder))
-        assert [Path(path).name for path in sorted(found, key=lambda path: found[path])] == ["b.ckpt", "a.ckpt"]
-        assert_same(io.load_checkpoint(max(found, key=lambda path: found[path])), _tree())
+        wanted = [os.path.realpath(folder / f"{name}.ckpt") for name in names]
+        assert [os.path.realpath(path) for path in sorted(found, key=found.__getitem__)] == wanted, "whole paths"
+        assert len(set(found.values())) == len(names), "in nanoseconds"
+        assert all(abs(moment - time.time_ns()) < 10**14 for moment in found.values()), "in nanoseconds since 1970"
+        assert_same(io.load_checkpoint(max(found, key=found.__getitem__)), _tree())
+
+    def test_a_second_name_makes_no_checkpoint_newer(self, tmp_path: Path) -> None:
+        """The header's time counts, or where there is none that of ``times``."""
+        io, header, folder = self.make_io(), Header.of_new_run(), tmp_path / "folder"
+        for number in (1, 2):
+            header = header.next(number, 0, weights_only=False)
+            io.save_checkpoint({**header.entry(), "number": number}, folder / f"{number}.ckpt")
+            io.wait()
+            time.sleep(0.01)
+        io.point_last(folder / "1.ckpt", folder / "last.ckpt")
+        io.add_name(folder / "1.ckpt", folder / "kept.ckpt")
+        io.wait()
+        said = {path: getattr(io.header(path), "time", moment) for path, moment in io.times(folder).items()}
+        newest = max(said, key=said.__getitem__)
+        assert io.load_checkpoint(newest)["number"] == 2, "ckpt_path='auto' would go back to an older one"
 
     def test_it_returns_what_a_checkpoint_says_of_itself_or_nothing(self, tmp_path: Path) -> None:
-        header = Header.of_new_run().next(3, 1, weights_only=False)
-        path = self._saved({**header.entry(), **_tree()}, tmp_path / "a.ckpt")
-        assert self.make_io().header(path) in (header, None)
-        assert self.make_io().header(tmp_path / "absent.ckpt") is None
+        header, path = Header.of_new_run(), tmp_path / "a.ckpt"
+        io = self.make_io()
+        for step in (3, 4):
+            header = header.next(step, 1, weights_only=False)
+            self._saved({**header.entry(), **_tree()}, path)
+            assert io.header(path) in (header, None)
+        assert io.header(tmp_path / "absent.ckpt") is None
 
     def test_a_second_name_outlives_the_first(self, tmp_path: Path) -> None:
         io, path, name = self.make_io(), tmp_path / "a.ckpt", tmp_path / "kept.ckpt"
@@ -159,7 +273,7 @@ class CheckpointKit(Kit):
 
     def test_it_can_be_copied_and_pickled(self, tmp_path: Path) -> None:
         io = self.make_io()
-        for number, other in enumerate((copy.deepcopy(io), pickle.loads(pickle.dumps(io)))):
+        for number, other in enumerate(copies(io)):
             other.save_checkpoint({"number": number}, tmp_path / "a.ckpt")
             other.teardown()
             assert other.load_checkpoint(tmp_path / "a.ckpt")["number"] == number
@@ -187,10 +301,18 @@ class CheckpointKit(Kit):
 
     def _saved(self, tree: dict[str, Any], path: Path) -> Path:
         io = self.make_io()
-        io.save_checkpoint(tree, path)
-        io.wait()
-        io.teardown()
+        try:
+            io.save_checkpoint(tree, path)
+            io.wait()
+        finally:
+            io.teardown()
         return path
+
+    def _read_without_running(self, path: Path, mark: Path) -> None:
+        for ask in (self.make_io().header, self.make_io().verify, self.make_io().load_checkpoint):
+            with contextlib.suppress(CheckpointError):
+                ask(path)
+            assert not mark.exists(), f"{ask.__name__}() ran code of the file"
 
     def _raises_checkpoint_error(self, action: Any) -> str:
         """Return the message of the CheckpointError that an action must end with."""
@@ -203,14 +325,65 @@ class CheckpointKit(Kit):
         raise AssertionError("expected a CheckpointError, and nothing was raised")
 
     def _fit(self, folder: Path, *, epochs: int, **how: Any) -> Any:
-        quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary", "logger"), False)
-        trainer = installed_trainer(self)(
-            max_epochs=epochs, accelerator="cpu", plugins=[self.make_io()], default_root_dir=str(folder), **quiet
-        )
-        module = seeded()
-        torch.manual_seed(5)
-        trainer.fit(module, kit_data(), **how)
-        return module, trainer
+        arguments = {"max_epochs": epochs, "plugins": [self.make_io()], "default_root_dir": str(folder)}
+        trainer = installed_trainer(self)(**QUIET, **arguments)
+        return fitted(trainer, **how), trainer
+
+
+class _Hostile:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+def _flipped(whole: bytes, part: int) -> bytes:
+    at = len(whole) * part // 16
+    return whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
+
+
+def _beside(path: Path) -> set[str]:
+    return {each.name for each in path.parent.glob("*")}
+
+
+def _torch_file(tree: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(tree, file)
+    return file.getvalue()
+
+
+@contextlib.contextmanager
+def _writers(change: Callable[[Any], Any]) -> Iterator[None]:
+    """Have torch and pickle write another tree."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((torch, "save"), (pickle, "dump"), (pickle, "dumps")):
+
+            def changed(tree: Any, *args: Any, write: Any = getattr(module, name), **how: Any) -> Any:
+                return write(change(tree), *args, **how)
+
+            patch.setattr(module, name, changed)
+        yield
+
+
+def _no_space(tree: Any) -> None:
+    raise OSError(errno.ENOSPC, "no space is left on the kit's disk")
+
+
+@contextlib.contextmanager
+def _small_files() -> Iterator[None]:
+    """Let no file grow beyond 20 kB: what comes after that is an error of the system."""
+    if resource is None:
+        yield
+        return
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def _tree() -> dict[str, Any]:
@@ -220,11 +393,12 @@ def _tree() -> dict[str, Any]:
         "half": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
         "empty": torch.empty(0, 3),
         "flags": torch.tensor([True, False]),
+        "strided": torch.arange(6.0).reshape(2, 3).t(),
         "count": 2**40,
         "rate": 0.1,
         "name": "lt \u2713",
         "nothing": None,
-        "list": [1, 2.5, "x", [True]],
+        "list": [1, 2.5, "x", [True], (1, "pair")],
         "numbers": {0: "zero", 1: "one"},
     }
     assert is_plain(tree)
