@@ -175,7 +175,7 @@ def test_a_test_of_a_run_is_a_run_below_it_and_touches_none_of_its_files(here, c
 
 def test_a_test_without_a_checkpoint_says_whose_weights_it_tests(here, capsys):
     assert main(["test", *BASE, "--trainer.logger=false"]) == 0
-    assert "No --ckpt_path: the weights are those that the model is made with" in capsys.readouterr().err
+    assert "No --ckpt_path: the model keeps its initial weights" in capsys.readouterr().err
 
 
 def test_an_error_without_lines_of_the_user_is_one_line(here, capsys):

@@ -238,7 +238,7 @@ class LightningCLI:
         """Return a Trainer.
 
         Args:
-            kwargs: arguments over those of the configuration.
+            kwargs: arguments that override the configuration's.
         """
         extra = [self._get(self.config_init, key) for key in self._parser(self.subcommand).callback_keys]
         arguments = {**self._get(self.config_init, "trainer", default={}), **kwargs}

@@ -30,7 +30,7 @@ COMMANDS = (
     Command("validate", "Run the validation loaders once.", "lt_cli.commands.fit:main", passes_name=True),
     Command("test", "Run the test loaders once.", "lt_cli.commands.fit:main", passes_name=True),
     Command("predict", "Predict on every batch.", "lt_cli.commands.fit:main", passes_name=True),
-    Command("explain", "Say what a fit would do, and train nothing.", "lt_cli.commands.fit:main", passes_name=True),
+    Command("explain", "Print the plan of a fit, and train nothing.", "lt_cli.commands.fit:main", passes_name=True),
     Command(
         "simulate",
         "Run all ranks of a short fit in turn, and say where they would hang.",
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``lt``; return the exit status.
 
     Args:
-        argv: the words after ``lt``; default: those of this process.
+        argv: the words after ``lt``; default: this process's.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     first = words[0] if words else "--help"

@@ -202,7 +202,7 @@ def _take_links(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]
 class WritesBelowTestedRun(Callback):
     """Makes a test write below its run, as ``version_0/test``; warns if no checkpoint is loaded.
 
-    It is a run of its own: rows of an older step beside those of the fit would hide these in TensorBoard. A checkpoint
+    It is a run of its own: rows of an older step beside the fit's would hide these in TensorBoard. A checkpoint
     that does not lie below the folder of the loggers gets a new version.
     """
 
@@ -211,7 +211,7 @@ class WritesBelowTestedRun(Callback):
         path = getattr(trainer, "ckpt_path", None)  # Lightning's name, which not every Trainer has
         run = None if path is None else Path(path).resolve().parent.parent
         if path is None and trainer.is_global_zero:
-            text = "the weights are those that the model is made with. --ckpt_path last: the newest run's."
+            text = "the model keeps its initial weights. --ckpt_path last: the newest run's."
             print(f"No --ckpt_path: {text}", file=sys.stderr)
         for logger in trainer.loggers:
             if run is not None and logger.root_dir and Path(logger.root_dir).resolve() == run.parent:

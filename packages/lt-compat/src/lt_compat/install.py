@@ -34,7 +34,7 @@ VERSION = "2.5.0"
 _TOP = frozenset(root.partition(".")[0] for root in ROOTS)
 _PACKAGES = ("pytorch-lightning", "lightning", "lightning-fabric")
 _FORMER = ("loggers.neptune", "overrides.base", "plugins.precision.precision_plugin", "utilities.argparse")
-"""Module paths of Lightning 2.0 and 1.x that packages still try; their names are those of 2.6, or stand in."""
+"""Module paths of Lightning 2.0 and 1.x that packages still try; their names are 2.6's, or stand in."""
 
 _READ_FILES = ("CheckpointIO", "LightningDataModule", "LightningModule", "TorchCheckpointIO")
 """Classes that read checkpoints."""
@@ -200,7 +200,7 @@ class _Answer(ModuleType):
 
 
 class _Distribution(Distribution):
-    """What ``importlib.metadata.version("lightning")`` reads where Lightning is not installed."""
+    """The answer of ``importlib.metadata.version("lightning")`` where Lightning is not installed."""
 
     def __init__(self, name: str) -> None:
         self._given = name

@@ -20,7 +20,7 @@ __all__ = ["Accelerator", "Copies", "Cpu", "Graphs", "SupportsCopies", "Supports
 class Accelerator(Interface):
     """A kind of device; the default is the CPU, where a "device" is one process.
 
-    A subclass overrides what differs and is found by an entry point in ``lt.accelerators``.
+    A subclass overrides the members that differ and is found by an entry point in ``lt.accelerators``.
 
     Attributes:
         name: its name in ``Trainer(accelerator=...)``.
@@ -122,7 +122,7 @@ class Accelerator(Interface):
         """Return the state of the current device's random generator: plain data or a CPU tensor; None where it is not
         in use.
 
-        By default what ``torch.<device_type>`` has, as torch's own devices and those registered with it do.
+        By default the device's functions in ``torch.<device_type>``, as of torch's own and of registered devices.
         """
         module = getattr(torch, self.device_type, None)
         read = getattr(module, "get_rng_state", None)
@@ -130,7 +130,7 @@ class Accelerator(Interface):
         return read() if read is not None and (in_use is None or in_use()) else None
 
     def restore_generator(self, state: Any) -> None:
-        """Put the generator back to what :meth:`generator_state` returned; without such a device, do nothing."""
+        """Restore a state of :meth:`generator_state`; without such a device, do nothing."""
         module = getattr(torch, self.device_type)
         if module.is_available():
             module.set_rng_state(state.cpu())
@@ -160,7 +160,7 @@ class Accelerator(Interface):
 
 
 class Copies(Protocol):
-    """Copies of tensors to one device, beside what the device computes; the next batch is fetched by it.
+    """Copies of tensors to one device, beside its computations; the next batch is fetched by it.
 
     Attributes:
         pinned: whether batches are to be made in pinned memory, from which copies do not block.
@@ -172,10 +172,10 @@ class Copies(Protocol):
         """Return ``tensor`` as it will be on the device after :meth:`wait`."""
 
     def wait(self) -> None:
-        """Let what the device computes from now on begin when all copies that were begun are there."""
+        """Let later computations of the device wait for all copies that have begun."""
 
     def hand_over(self, tensor: Tensor) -> None:
-        """Keep the memory of a copy until what the device computes from now on is done with it."""
+        """Keep the memory of a copy until later computations of the device are done with it."""
 
 
 class SupportsCopies(Protocol):
@@ -189,12 +189,12 @@ class Graphs(Protocol):
     """Records steps on one device, each done again by a single launch."""
 
     def warm_up(self, step: Callable[[], Any]) -> Any:
-        """Do ``step`` in the ordinary way, as those before and between captures must be; return what it returns."""
+        """Do ``step`` in the ordinary way, as before and between captures; return its result."""
 
     def capture(self, step: Callable[[], Any]) -> tuple[Callable[[], object], Any]:
-        """Record ``step`` without doing it; return what does it, and what ``step`` returned, which each time refills.
+        """Record ``step`` without doing it; return its launch, and its result, which each launch fills again.
 
-        Of several captures any may be done next; then nobody needs what the others computed any more.
+        Several captures may be launched in any order; a launch may overwrite the results of the others.
         """
 
 
@@ -219,7 +219,7 @@ def open_device(accelerator: Accelerator, device: torch.device) -> None:
 
 
 def opened() -> dict[str, Accelerator]:
-    """Return accelerators whose generators this process may draw from, by type of device: those that runs have opened,
+    """Return accelerators whose generators this process may draw from, by type of device: opened by runs,
     and torch's own.
     """
     if "torch_xla" in sys.modules and "xla" not in _opened:  # which torch does not know as an accelerator

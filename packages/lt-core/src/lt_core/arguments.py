@@ -23,7 +23,7 @@ def checks_arguments(init: Callable[P, T]) -> Callable[P, T]:
     are annotated otherwise are left to the constructor.
 
     Raises:
-        ConfigTypeError: saying what was expected, what was received, and the way out.
+        ConfigTypeError: with the expected and the received type, and the remedy.
     """
     signature = inspect.signature(init)
     rules = {name: _kinds(parameter.annotation) for name, parameter in signature.parameters.items()}
@@ -114,7 +114,7 @@ def matched(
     """Return a callable of the ``offered`` arguments by position that passes ``function`` the ones that it takes.
 
     That is ``function`` itself where it takes just these. A parameter with a name of ``offered`` gets that argument;
-    the others get what no name asks for, in the order of ``offered``: required ones, and those that
+    the others get the remaining arguments, in the order of ``offered``: required parameters, and optional ones as
     :func:`by_place` allows. ``*args`` and ``**kwargs`` take all.
 
     Args:

@@ -19,7 +19,7 @@ def move_to_device(batch: Any, device: torch.device | str) -> Any:
     """Return ``batch`` with everything that has a ``.to`` on ``device``.
 
     Containers (dict, list, tuple, namedtuple, dataclass) keep their types; tensors that are there already stay the same
-    objects. Copies from pinned memory to a device do not block; what comes from one is there when this returns.
+    objects. Copies from pinned memory to a device do not block; a copy from one is complete when this returns.
     """
     target = torch.device(device)
     late = target.type not in ("cpu", "mps")
@@ -35,7 +35,7 @@ def _can_move(item: Any) -> bool:
 
 
 def map_batch(function: Callable[[Any], Any], batch: Any, applies: Callable[[Any], bool] = _can_move) -> Any:
-    """Return ``batch`` with ``function`` applied to each tensor and to what else ``applies``: objects with ``.to``."""
+    """Return ``batch`` with ``function`` applied to each tensor, and to objects that ``applies`` accepts."""
     if isinstance(batch, Tensor) or applies(batch):
         return function(batch)
     if isinstance(batch, _LEAVES):

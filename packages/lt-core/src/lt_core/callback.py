@@ -24,7 +24,7 @@ class Callback(CallbackBase):
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
         """Forget the fit before: one begins that does not continue it, by another Trainer, of another module or from a
-        checkpoint, whose state is loaded next. What users read of the last fit stays there until then.
+        checkpoint, whose state is loaded next. Results of the last fit stay readable until then.
         """
 
     def take_over(self, trainer: TrainerAPI) -> None:
@@ -82,7 +82,7 @@ class Callback(CallbackBase):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """A batch is done; ``outputs`` is what ``training_step`` returned, gradients are still there."""
+        """A batch is done; ``outputs`` is the result of ``training_step``, gradients are still there."""
 
     def on_before_zero_grad(self, trainer: TrainerAPI, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Gradients of ``optimizer`` are about to be cleared."""
@@ -184,4 +184,4 @@ class Callback(CallbackBase):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """A batch is predicted; ``outputs`` is what ``predict_step`` returned."""
+        """A batch is predicted; ``outputs`` is the result of ``predict_step``."""

@@ -56,8 +56,8 @@ class CheckpointIO(Interface):
     tensors only (see :mod:`lt_core.files.plain_data`), on the CPU, so that ``torch.load(path, weights_only=True)``
     opens it anywhere, and reading it runs no code.
 
-    What a subclass does not override is done by lt-checkpoint where it is installed, else by :class:`OneFile`; one for
-    another format or place overrides all members that touch files. It is found by an entry point in
+    Members that a subclass does not override are lt-checkpoint's where it is installed, else :class:`OneFile`'s; one
+    for another format or place overrides all members that touch files. It is found by an entry point in
     ``lt.checkpoint_io``, a class or a function that returns an instance without arguments:
     ``Trainer(plugins="its_name")``, or always where it is called ``default``; or it is given to the Trainer as an
     object. Only the process that writes calls the writing members. One that also keeps checkpoints to which every rank
@@ -79,8 +79,8 @@ class CheckpointIO(Interface):
             storage_options: for URLs: the arguments of fsspec's file system.
 
         Raises:
-            CheckpointError: for what is not plain data, naming its key, before anything is written; for errors of the
-                file system, naming file and cause; for a URL, where this object knows none.
+            CheckpointError: for values other than plain data, naming the key, before anything is written; for errors of
+                the file system, naming file and cause; for a URL, where this object knows none.
         """
         _default().save_checkpoint(checkpoint, path, storage_options)
 
@@ -134,7 +134,7 @@ class CheckpointIO(Interface):
         """Give the checkpoint ``target`` a second name that stays when ``target`` is deleted, in one step.
 
         Raises:
-            CheckpointError: when the file system refuses; what stood at ``name`` then stays.
+            CheckpointError: when the file system refuses; the old content of ``name`` then stays.
         """
         if _is_here(target, name) and local_path(target).is_file():
             _default().add_name(target, name)
@@ -149,8 +149,8 @@ class CheckpointIO(Interface):
         """Return the checkpoints directly in ``folder``: their whole paths, each with the time at which it was written,
         in nanoseconds since 1970.
 
-        ``ckpt_path="last"`` and ``"auto"`` take the newest, by what the files say of themselves (:meth:`header`), else
-        by these times. Their names end in ``.ckpt``; a link counts as what it leads to; a folder that is not there has
+        ``ckpt_path="last"`` and ``"auto"`` take the newest, by the files' headers (:meth:`header`), else
+        by these times. Their names end in ``.ckpt``; a link counts as its target; a folder that is not there has
         none.
         """
         return _default().times(folder)
@@ -365,8 +365,8 @@ def _reading_errors(path: Any) -> Iterator[None]:
     except pickle.UnpicklingError as error:
         raise CheckpointError(
             f"{path} was not read: {_first_line(error)}. Only plain data and tensors are read, so that no file can run "
-            f"code; lt-checkpoint reads those of Lightning too: {plugins.install_hint('lt-checkpoint')}. If you made "
-            "it yourself and know what is in it: weights_only=False.",
+            f"code; lt-checkpoint reads Lightning's files too: {plugins.install_hint('lt-checkpoint')}. If you made "
+            "it yourself and know its contents: weights_only=False.",
             code="LT658",
         ) from error
     except Exception as error:
@@ -388,7 +388,7 @@ class Stored(dict[str, Any]):
 
         Args:
             like: for a module's state its own tensors by name, which are filled in place; for an optimizer's state
-                its parameters by number (``"0"``, ``"1"``...), and what is returned has an entry for each.
+                its parameters by number (``"0"``, ``"1"``...), and the result has an entry for each.
         """
         raise NotImplementedError
 
@@ -399,8 +399,8 @@ class Stored(dict[str, Any]):
 class SupportsShards(CheckpointIO):
     """A :class:`CheckpointIO` that also keeps checkpoints to which every rank writes its part.
 
-    Their trees have DTensors in ``state_dict`` and in the ``state`` of ``optimizer_states``. What it adds is called on
-    every rank, and raises the same error on all; verifying and removing do for both kinds of checkpoints.
+    Their trees have DTensors in ``state_dict`` and in the ``state`` of ``optimizer_states``. Its own members are called
+    on every rank, and raises the same error on all; verifying and removing do for both kinds of checkpoints.
     """
 
     def save_shards(self, tree: dict[str, Any], path: StrPath, ranks: Ranks) -> None:
@@ -413,7 +413,7 @@ class SupportsShards(CheckpointIO):
 
 
 def default_io() -> CheckpointIO:
-    """Return what a Trainer saves with: what a package provides as ``default``, else lt-checkpoint's in the background,
+    """Return a Trainer's checkpoint IO: a package's ``default``, else lt-checkpoint's in the background,
     else one that writes plain files.
     """
     return _made("default") or _default("async")
@@ -429,7 +429,7 @@ def _made(name: str) -> CheckpointIO | None:
 
 
 def shards_of(io: CheckpointIO) -> SupportsShards | None:
-    """Return ``io`` where it supports shards, else what lt-checkpoint makes of it; None where that is not installed."""
+    """Return ``io`` where it supports shards, else lt-checkpoint's wrapper around it; None without lt-checkpoint."""
     if isinstance(io, SupportsShards):
         return io
     make: Callable[[CheckpointIO], SupportsShards] | None = plugins.find("checkpoint_io", "sharded")

@@ -88,10 +88,10 @@ class Feed(Interface):
 
     An epoch gives the batches of the plain loop ``for batch in loader``, in its order, and draws the same random
     numbers and no others. No batch is read before it is asked for, and none is read twice; an epoch that was left
-    begins anew, the user's errors come out as they are, and the place is known after them. What :meth:`state_dict`
-    returns is plain data. Where ranks share a loader in training, all yield equally many batches, and each sample is
+    begins anew, the user's errors come out as they are, and the place is known after them. :meth:`state_dict`
+    returns plain data. Where ranks share a loader in training, all yield equally many batches, and each sample is
     read once.
-    ``lt_testing.FeedKit`` tests what is said here.
+    ``lt_testing.FeedKit`` tests these promises.
 
     Attributes:
         loader: the user's.
@@ -233,7 +233,7 @@ class Feed(Interface):
         """Return the ranks' outputs in the order of the data.
 
         Args:
-            by_rank: for each rank what came of each of its batches in evaluation.
+            by_rank: for each rank the result of each of its batches in evaluation.
         """
         return [output for outputs in by_rank for output in outputs]
 

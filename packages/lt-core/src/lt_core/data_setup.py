@@ -32,7 +32,7 @@ class SetupDraws:
 
     Attributes:
         generators: their states, as :func:`~lt_core.seed.capture_generators` returns them.
-        seeding: what :func:`~lt_core.seed.seeding` said then; None during a run, whose own seeding ends nothing.
+        seeding: the value of :func:`~lt_core.seed.seeding` then; None during a run, whose own seeding ends nothing.
     """
 
     seeding: tuple[int, int] | None
@@ -42,7 +42,7 @@ class SetupDraws:
 
     @staticmethod
     def of(source: object) -> SetupDraws | None:
-        """Return what ``source`` keeps; None where its ``setup`` has drawn nothing."""
+        """Return the record of ``source``; None where its ``setup`` has drawn nothing."""
         return getattr(source, "__dict__", {}).get(_KEPT)
 
     def keep(self, source: object) -> None:
@@ -109,7 +109,7 @@ def prepare(
         call: replaces ``source.prepare_data``.
 
     Raises:
-        Exception: what ``prepare_data`` raised, on this rank or another.
+        Exception: the error of ``prepare_data``, on this rank or another.
         ConfigError: for several ranks without lt-data.
     """
     if not is_overridden(source, "prepare_data", DataSource):

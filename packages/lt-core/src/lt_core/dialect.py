@@ -5,13 +5,13 @@ lt itself knows today's names only. lt-compat speaks Lightning 1.x's; another pa
 **When a dialect is asked.** Installed is enough, and nothing that is right today is ever changed: a dialect is asked
 where lt would otherwise raise an error (an unknown argument or a wrong value, an attribute that is not there, a
 checkpoint without lt's own part, a hook whose signature does not fit), or where a name appears that the dialect has as
-an entry point. Until then it is not imported. What differs from lt's own behavior is a subclass of the Trainer with
+an entry point. Until then it is not imported. Other behavior than lt's own is a subclass of the Trainer with
 another :class:`Policy`, which the user takes on purpose.
 
-**How to write one.** Subclass :class:`Dialect`, override what you need, and name the class (it is made without
-arguments) in the group ``lt.compat``, once for each old name of a hook, of a parameter (``parameter.<name>``), or of a
-key with a mapping in what a step returns (``output.<name>``); a dialect without such names has one entry point with its
-own::
+**How to write one.** Subclass :class:`Dialect`, override the methods that you need, and name the class (it is made
+without arguments) in the group ``lt.compat``, once for each old name of a hook, of a parameter (``parameter.<name>``),
+or of a key with a mapping in the result of a step (``output.<name>``); a dialect without such names has one entry point
+with its own::
 
     [project.entry-points."lt.compat"]
     before_training = "mine.dialect:Mine"
@@ -58,12 +58,12 @@ __all__ = [
 Hook = Callable[..., Any]
 
 NOT_MINE: Any = object()
-"""What :meth:`Dialect.attribute` returns for a name that it does not know."""
+"""The result of :meth:`Dialect.attribute` for an unknown name."""
 
 
 class Dialect:
-    """Understands what lt does not. Each default understands nothing; all are called before a run or between its
-    epochs, never in a step.
+    """Understands the spellings of another trainer. The defaults understand nothing; all are called before a run or
+    between its epochs, never in a step.
     """
 
     def arguments(self, where: str, given: dict[str, Any], problems: list[ConfigError]) -> dict[str, Any]:
@@ -83,8 +83,8 @@ class Dialect:
         """Return the attribute ``name`` of ``owner``, which lt's has not; :data:`NOT_MINE` for others.
 
         Args:
-            owner: the Trainer; its class for what is read of the class, as a class method is; a module for
-                ``output.<name>``, whose value takes what ``training_step`` returned with a mapping under this name.
+            owner: the Trainer; its class for attributes of the class, such as class methods; a module for
+                ``output.<name>``, whose value takes the result of ``training_step`` with a mapping under this name.
             name: without an underscore in front.
 
         Raises:
@@ -112,7 +112,7 @@ class Dialect:
         """Return the module and the callbacks whose hooks a run calls in place of the user's.
 
         Asked where a method has a name of the dialect, or does not fit; again where callbacks have changed; and of a
-        callback's hooks that see a checkpoint. What is returned is only called: ``trainer.lightning_module`` and
+        callback's hooks that see a checkpoint. The results are only called: ``trainer.lightning_module`` and
         ``trainer.callbacks`` stay the user's. A module is placed and trained too, so that it shares its parameters with
         the user's, and it may be pickled on its way to other processes. Callbacks keep their order; more may follow.
 

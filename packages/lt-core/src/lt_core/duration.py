@@ -63,7 +63,7 @@ class Duration:
         Args:
             value: a text of a number and a unit (``"1e6 samples"``; ``"1h 30min"``), or a time as ``"DD:HH:MM:SS"``,
                 a :class:`datetime.timedelta` or a dict of its keyword arguments.
-            units: those that fit here.
+            units: the accepted units.
             where: how messages show the value, such as ``"Timer(duration={})"``.
 
         Raises:
@@ -116,7 +116,7 @@ class Duration:
         """Return a span of time, read as :meth:`of` does.
 
         Raises:
-            ConfigError: for what is none.
+            ConfigError: for other values.
         """
         return timedelta(seconds=cls.of(value, where=where).amount)
 
@@ -146,7 +146,7 @@ class Elapsing(Protocol):
         """Return how much of the fit is done, or was when this process began to train."""
 
     def broadcast(self, value: Any) -> Any:
-        """Return what rank 0 gave, on each."""
+        """Return the argument of rank 0 on every rank."""
 
 
 class AgreedTime:
@@ -181,7 +181,7 @@ class AgreedTime:
 class Every:
     """Says when multiples of a duration are reached: at the same batches on all ranks, and after a resume.
 
-    :attr:`next_due` is the one rule: what has elapsed is compared with it, and a loop runs until it can have elapsed.
+    :attr:`next_due` is the one rule: the elapsed amount is compared with it, and a loop runs until that can be reached.
 
     Args:
         duration: how often; one of 0 is due at each look.
@@ -195,7 +195,7 @@ class Every:
     """
 
     def __init__(self, duration: Duration, trainer: Elapsing, counted: tuple[str, int] | None = None) -> None:
-        self.duration, self._reference = duration, weakref.ref(trainer)  # whoever keeps this keeps no Trainer alive
+        self.duration, self._reference = duration, weakref.ref(trainer)  # does not keep a Trainer alive
         self._steps = 0.0
         before, reached = counted or ("", 0)
         self._count(reached if before == str(duration) else self._multiples(counted is None))
@@ -249,7 +249,7 @@ class Every:
 
 
 def multiples(elapsed: float, duration: Duration) -> int:
-    """Return how often a duration fits into what has elapsed; 0 for one of 0."""
+    """Return how often a duration fits into the elapsed amount; 0 for one of 0."""
     return floor(elapsed / duration.amount + SLACK) if duration.amount else 0
 
 

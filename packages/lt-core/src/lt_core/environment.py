@@ -14,7 +14,7 @@ class Environment(Interface):
     """The facts of one process about its job; the default is a job of one process.
 
     A subclass for a cluster (torchrun, SLURM...) overrides :meth:`detect`, which reads the variables that its scheduler
-    sets. It is found by an entry point in ``lt.environments``. ``lt_testing.EnvironmentKit`` tests what is said here.
+    sets. It is found by an entry point in ``lt.environments``. ``lt_testing.EnvironmentKit`` tests these promises.
 
     Attributes:
         priority: where several say that they are in force, the one of the highest counts: lt's own launchers have 20,
@@ -56,7 +56,7 @@ class Environment(Interface):
 
     @property
     def rendezvous(self) -> str:
-        """Where the processes meet: what a strategy gives to
+        """Where the processes meet: the argument of
         ``torch.distributed.init_process_group(init_method=...)``.
         """
         return self.init_method or f"tcp://{self.main_address}:{self.main_port}"

@@ -3,7 +3,7 @@
 ::
 
     LtError
-    ├── UsageError (ValueError)            what the user's code gives or asks for
+    ├── UsageError (ValueError)            mistakes in the user's code
     │   ├── ConfigError                    a wrong argument or a conflict; also known as MisconfigurationException
     │   │   ├── ConfigTypeError (TypeError)    an argument of the wrong type
     │   │   ├── PluginError                an unknown strategy, logger, accelerator... name
@@ -234,10 +234,10 @@ _PASSED_OVER = frozenset(
 
 
 def from_signal_handler(error: BaseException | None) -> BaseException | None:
-    """Return what a signal handler raised: ``error``, or what it came from; None where the interrupted code failed.
+    """Return a signal handler's error: ``error`` or its cause; None where the interrupted code failed.
 
     torch's handler of SIGCHLD raises wherever the process is when a DataLoader worker was killed; let such errors pass.
-    Libraries that retry or wrap what fails turn it into an error of theirs.
+    Libraries that retry or wrap failures turn it into an error of their own.
     """
     codes = {getattr(handler, "__code__", None) for handler in map(signal.getsignal, signal.valid_signals())}
     while error and not any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__)):

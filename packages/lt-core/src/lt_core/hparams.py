@@ -95,9 +95,10 @@ class HyperparametersMixin:
     ) -> None:
         """Keep the arguments of ``__init__`` in :attr:`hparams`; call it there.
 
-        Arguments of the subclasses' ``__init__`` are kept as well, and those in ``**kwargs`` by their own names. What
-        comes in through ``*args`` cannot be kept. Values that are not plain data (modules, functions, objects) are kept
-        here, but saved by name only: one warning says what must be given again at load. An enum member or a dataclass
+        Arguments of the subclasses' ``__init__`` are kept as well, and items of ``**kwargs`` by their own names. Values
+        of ``*args`` cannot be kept. Values that are not plain data (modules, functions, objects) are kept
+        here, but saved by name only: one warning names the arguments to give again at load. An enum member or a
+            dataclass
         comes back where the argument's annotation is its class, and is saved by name otherwise.
 
         Args:
@@ -143,7 +144,7 @@ class HyperparametersMixin:
     @hparams.setter
     def hparams(self, value: Any) -> None:
         raise ConfigError(
-            f"{type(self).__qualname__}.hparams cannot be assigned: it is what save_hyperparameters keeps. Write "
+            f"{type(self).__qualname__}.hparams cannot be assigned: save_hyperparameters fills it. Write "
             "self.save_hyperparameters(hparams) in __init__ for a dict, a Namespace or a dataclass; later, change its "
             "items: self.hparams['lr'] = 0.1.",
             code="LT195",
@@ -164,7 +165,7 @@ class HyperparametersMixin:
 def plain_hparams(hparams: Mapping[str, Any]) -> dict[str, Any]:
     """Return hyperparameters for people and loggers: numbers, strings, lists and dicts; the rest by name.
 
-    Enums become their names (those that are strings or numbers, their values), paths, dtypes and devices strings,
+    Enums become their names (of strings or numbers, their values), paths, dtypes and devices strings,
     namespaces and dataclasses dicts, small tensors and arrays lists; of large ones the shape is given.
     """
     return {str(name): Form(names=True).of(value) for name, value in hparams.items()}
@@ -173,7 +174,7 @@ def plain_hparams(hparams: Mapping[str, Any]) -> dict[str, Any]:
 def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: bool = False) -> dict[str, Any]:
     """Return the entries that a checkpoint holds for ``owner``; none where it kept no hyperparameters.
 
-    Keys, in Lightning's layout: ``hyper_parameters`` (a dict of those that are plain data), ``hparams_name`` (the
+    Keys, in Lightning's layout: ``hyper_parameters`` (a dict of the values that are plain data), ``hparams_name`` (the
     argument that takes them all, or ``"kwargs"``), and ours: ``hparams_by_name`` (a dict of the others: only names),
     ``hparams_arrays`` (the keys that lead to each tensor that was an array of numpy), ``hparams_types`` (by type, those
     that lead to each string that was a path, and each set that was a frozenset).
@@ -247,7 +248,7 @@ def _hints_of(owner: HyperparametersMixin) -> dict[str, Any]:
     return hints if holder is None else typing.get_type_hints(holder)
 
 
-# ---- what __init__ was called with -----------------------------------------------------------------------------------
+# ---- the arguments of __init__ ---------------------------------------------------------------------------------------
 
 
 def _init_arguments(owner: object, frame: FrameType) -> dict[str, Any] | None:
@@ -268,7 +269,7 @@ def _init_arguments(owner: object, frame: FrameType) -> dict[str, Any] | None:
 
 
 def _chosen(owner: object, args: Sequence[Any], given: dict[str, Any] | None) -> tuple[Mapping[str, Any], str | None]:
-    """Return what to keep, and the name of the argument that takes it (``"kwargs"``: each by its own name)."""
+    """Return the values to keep, and the name of the argument that takes them (``"kwargs"``: each by its own name)."""
     kind = type(owner).__qualname__
     objects = [arg for arg in args if not isinstance(arg, str)]
     if objects:

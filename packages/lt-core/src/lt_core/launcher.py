@@ -56,7 +56,7 @@ class Launcher(Interface):
     ``strategy.environment.processes_exist``) it calls ``fn`` right here, and errors come out as they are.
 
     It may be used again, after a failure too, and leaves this process's variables, folder and random generators as they
-    were. ``lt_testing.LauncherKit`` tests what is said here.
+    were. ``lt_testing.LauncherKit`` tests these promises.
 
     Attributes:
         returns_results: True where ranks run in processes that end with the launch, so that the caller's process gets

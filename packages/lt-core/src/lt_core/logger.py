@@ -36,12 +36,12 @@ class Logger(Interface):
 
     @property
     def group_separator(self) -> str:
-        """What stands between the group and the rest in names of metrics, such as those of monitors."""
+        """The separator between the group and the rest of a metric's name, such as a monitor's."""
         return "/"
 
     @property
     def version(self) -> int | str | None:
-        """This run among those of the same name; chosen once, by rank 0."""
+        """This run among the runs of the same name; chosen once, by rank 0."""
         return None
 
     @property
@@ -67,7 +67,7 @@ class Logger(Interface):
     def claim_version(self, beside: Sequence[Logger] = ()) -> int | str | None:
         """Choose :attr:`version` for good, on rank 0: two jobs that start at the same time get two.
 
-        Loggers that keep folders make theirs here, those with a server register the run. The Trainer hands the result
+        Loggers with folders make them here, loggers with a server register the run. The Trainer hands the result
         to the other ranks by :meth:`use_version`.
 
         Args:
@@ -116,7 +116,7 @@ class Logger(Interface):
         """Called when ``checkpoint_callback`` has completed a save; to upload it, for instance."""
 
     def save(self) -> None:
-        """Write what is buffered."""
+        """Write the buffered values."""
 
     def finalize(self, status: str) -> None:
         """Close the run: ``"success"``, ``"failed"`` or ``"interrupted"``. Later calls may open it again."""

@@ -34,8 +34,8 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     """A model with its steps. Define ``training_step`` and ``configure_optimizers``; the Trainer does the rest.
 
     It is an ordinary ``nn.Module`` and works as one without a Trainer: steps can be called in a unit test, where
-    ``self.log`` does nothing. ``class Net(LightningModule[tuple[Tensor, Tensor]])`` says what a batch is: editors and
-    type checkers then know it in the steps and in the hooks of batches. Nothing checks it at run time.
+    ``self.log`` does nothing. ``class Net(LightningModule[tuple[Tensor, Tensor]])`` gives the type of a batch: editors
+    and type checkers then know it in the steps and in the hooks of batches. Nothing checks it at run time.
 
     Attributes:
         automatic_optimization: False to call ``manual_backward`` and the optimizers' ``step`` yourself.
@@ -190,7 +190,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         """Belong to a run, with every LightningModule inside: ``self.trainer`` and ``self.log`` lead to it.
 
         Returns:
-            The parts that are new to this run, with what led to a run around it, for :meth:`_detach_run`.
+            The parts that are new to this run, with their links to an enclosing run, for :meth:`_detach_run`.
         """
         parts = self._parts()
         new = [part for part in parts if part.__dict__.get("_recorder") is not recorder]

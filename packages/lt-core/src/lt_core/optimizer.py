@@ -31,7 +31,7 @@ class LightningOptimizer:
 
     Args:
         optimizer: torch's optimizer.
-        take_step: called with the optimizer, the closure and what its own step is to get besides; takes the step.
+        take_step: called with the optimizer, the closure and further arguments of its own step; takes the step.
         toggled: returns the context in which only this optimizer's parameters get gradients, synced over ranks or not.
         zero: called in place of ``zero_grad``; None for the optimizer's own.
     """
@@ -85,7 +85,7 @@ class LightningOptimizer:
 
 
 def toggle(optimizers: Iterable[Optimizer], chosen: Optimizer | LightningOptimizer) -> list[tuple[nn.Parameter, bool]]:
-    """Turn gradients off for parameters of other optimizers only; return what each parameter had, to undo it."""
+    """Turn gradients off for parameters of other optimizers only; return their previous flags, to undo it."""
     mine = {id(p) for group in chosen.param_groups for p in group["params"]}
     params = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     before = [(parameter, True) for parameter in params if id(parameter) not in mine and parameter.requires_grad]

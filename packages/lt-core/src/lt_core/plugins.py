@@ -270,7 +270,7 @@ def _origin() -> Path | None:
 
 
 def load_name(package: str, where: Mapping[str, str], name: str) -> Any:
-    """Return a name of a package whose names load when they are used: what its ``__getattr__`` calls.
+    """Return a name of a package whose names load when they are used; its ``__getattr__`` calls this.
 
     A name that the package has given to another one is still found here, where that is installed.
 

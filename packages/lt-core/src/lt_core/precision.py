@@ -52,11 +52,11 @@ class Precision(Interface):
         return step
 
     def leave_step(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``call`` made outside of what :meth:`wrap_step` entered, and back in it afterwards; the very same
-        callable where nothing is to be done.
+        """Return ``call`` made outside of the context of :meth:`wrap_step`; ``call`` itself where there is no
+        context.
 
         Manual optimization calls backward and the optimizers' steps so: a loop by hand ends its autocast region before
-        them. Asked for before the run, outside of the step; what it returns may be nested.
+        them. Asked for before the run, outside of the step; its results may be nested.
         """
         return call
 

@@ -26,8 +26,8 @@ class Supervisor:
 class Ranks:
     """The ranks of a job, as one of them sees them; the default is a job of one process.
 
-    A strategy of several ranks overrides :attr:`world_size` and what follows :attr:`device`. All ranks must make the
-    same calls in the same order, except of :meth:`post` and :meth:`peek`, which wait for nobody.
+    A strategy of several ranks overrides :attr:`world_size` and the members after :attr:`device`. All ranks must make
+    the same calls in the same order, except of :meth:`post` and :meth:`peek`, which wait for nobody.
 
     Attributes:
         environment: who this process is.
@@ -97,10 +97,10 @@ class Ranks:
         """Wait until every rank is here; ``name`` appears in the error when one never comes."""
 
     def background_group(self) -> Any:
-        """Return torch's process group, on the CPU, by which a thread beside the run may talk to those of the others.
+        """Return torch's process group, on the CPU, by which threads beside the run may talk to each other.
 
         All ranks call this together; it is made when first asked for, and lives as long as the job's. None, as by
-        default: there is none, and what would be done beside the run is done in it.
+        default: there is none, and such work is done in the run.
         """
         return None
 

@@ -56,7 +56,7 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
         seed: 0 to 2**32 - 1; None takes ``LT_GLOBAL_SEED`` or ``PL_GLOBAL_SEED`` from the environment, else 0 with a
             warning.
         workers: also seed the workers of a loader that has its own ``DistributedSampler``, or whose dataset takes its
-            own shard, by rank (:func:`pl_worker_init_function`); those of loaders that lt shards always are. With
+            own shard, by rank (:func:`pl_worker_init_function`); workers of loaders that lt shards always are. With
             ``Trainer(use_distributed_sampler=False)`` give the loader that function as its ``worker_init_fn``.
         verbose: log the seed.
 

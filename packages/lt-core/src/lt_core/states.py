@@ -1,4 +1,4 @@
-"""The words for what a Trainer does: the method, the hook, the loader, the noun of each stage."""
+"""The words for a Trainer's activities: the method, the hook, the loader, the noun of each stage."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ __all__ = ["RunningStep", "Step", "StepHandle"]
 
 @dataclass(frozen=True)
 class Step(Interface):
-    """A kind of training step: its settings and declarations. Defaults are those of lt's own steps.
+    """A kind of training step: its settings and declarations. Defaults are lt's own steps'.
 
     Frozen and picklable: it is made once, in the process that calls ``fit``, and begins anew in each run.
 
@@ -98,7 +98,7 @@ class Step(Interface):
         return type(self).__name__
 
     def begin(self, handle: StepHandle) -> RunningStep:
-        """Return what trains on the batches of one run."""
+        """Return the object that trains on the batches of one run."""
         return RunningStep(handle)
 
 
@@ -106,7 +106,7 @@ class RunningStep(Interface):
     """A step in one run. Each default is the Trainer's own behaviour.
 
     Attributes:
-        step: what began it; set by the Trainer, for the first batch on.
+        step: the step that began it; set by the Trainer before the first batch.
         handle: the blocks for the present optimizers, hooks and limits. Another one takes its place where these have
             changed, after :meth:`drop`, and at each epoch.
     """
@@ -121,7 +121,7 @@ class RunningStep(Interface):
         return step
 
     def run_batch(self, batch: Any, index: int) -> Any:
-        """Train on a batch; return what ``on_train_batch_end`` gets as outputs; None where there is no output yet."""
+        """Train on a batch; return the outputs for ``on_train_batch_end``; None where there is no output yet."""
         return self.handle.run_batch(batch, index)
 
     def flush(self) -> None:
@@ -142,13 +142,13 @@ class RunningStep(Interface):
         """Return the state that all ranks share, as plain data."""
 
     def load_state_dict(self, state: Any) -> None:
-        """Take back what :meth:`state_dict` returned, before the first batch."""
+        """Restore a state of :meth:`state_dict`, before the first batch."""
 
     def rank_state_dict(self) -> Any:
         """Return this rank's own state, as plain data and tensors."""
 
     def load_rank_state_dict(self, state: Any) -> None:
-        """Take back what :meth:`rank_state_dict` returned on this rank, or on the one whose place it takes."""
+        """Restore a state of :meth:`rank_state_dict` of this rank, or of the rank whose place it takes."""
 
 
 class StepHandle(Protocol):
@@ -162,7 +162,7 @@ class StepHandle(Protocol):
         module: the user's.
         strategy: also for agreement of ranks (``gather_objects``) and graphs (``placement.accelerator``).
         precision: of training.
-        optimizers: the run's; ``params`` are what they train, ``frequencies`` the batches in a row of each, if given.
+        optimizers: the run's; ``params`` are their parameters, ``frequencies`` the batches in a row of each, if given.
         schedulers: with ``interval``, ``frequency``, ``reduce_on_plateau``.
         callbacks: the run's.
         settings: the Trainer's arguments, by attribute.
@@ -243,7 +243,7 @@ class StepHandle(Protocol):
     def finish(self) -> None:
         """Step all optimizers by the gradients of the window, as means over its samples and over ranks."""
 
-    # ---- what it logs ------------------------------------------------------------------------------------------------
+    # ---- logged values -----------------------------------------------------------------------------------------------
 
     def muted(self) -> AbstractContextManager[None]:
         """Return a context in which ``self.log`` does nothing and metric objects keep nothing."""
@@ -258,7 +258,7 @@ class StepHandle(Protocol):
         """Return the samples of the batch or piece in hand, as ``self.log`` counts them."""
 
     def keep_metrics(self) -> Callable[[], object]:
-        """Return a call, good for once, that makes all metric objects what they are now."""
+        """Return a call, good for once, that restores all metric objects to their present states."""
 
     def say(self, text: str) -> None:
         """Print a line on rank 0."""

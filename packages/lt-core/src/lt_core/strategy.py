@@ -42,7 +42,7 @@ class Capabilities:
             one backward (DDP). Plans with several backwards call the module directly and ``reduce_gradients``.
         synchronous: after each step all ranks hold the same parameters, from one step on all ranks' batches. False
             for decentralised strategies, whose replicas differ between two synchronisations.
-        lossy: messages between ranks are compressed or quantized, so that results only approximate those of one
+        lossy: messages between ranks are compressed or quantized, so that results only approximate the results of one
             process.
         sync_batchnorm: batch norm can be over the batches of all ranks (``Trainer(sync_batchnorm=True)``).
         lazy_execution: operations are recorded and run in :meth:`Strategy.batch_done` (XLA), so that several batches
@@ -165,7 +165,8 @@ class _Names(Ranks):
 
 
 class Strategy(_Names, Interface):
-    """Runs on one device in this process. A strategy for more overrides what differs, here and of :class:`Ranks`.
+    """Runs on one device in this process. A strategy for more overrides the members that differ, here and of
+    :class:`Ranks`.
 
     The Trainer owns module, optimizers, schedulers, precision and progress; a strategy never sees the Trainer. Its
     life: ``place`` (in ``Trainer.__init__``), ``launch`` (for each run), then inside each process ``open``,
@@ -192,8 +193,8 @@ class Strategy(_Names, Interface):
         """Take over the Trainer's placement. Called once, before any launch; allocate nothing here.
 
         Raises:
-            ConfigError: when this strategy cannot run there (here: more than one device), or what was asked for is
-                not what the environment has started.
+            ConfigError: when this strategy cannot run there (here: more than one device), or when the
+                environment has started other ranks than the arguments ask for.
         """
         environment, here, nodes = placement.environment, len(placement.devices), placement.num_nodes
         asked = here * nodes
@@ -263,7 +264,7 @@ class Strategy(_Names, Interface):
     def close(self, error: BaseException | None = None) -> None:
         """Leave a run; with ``error``, let the other ranks know, so that none waits for this one.
 
-        Talk and save go on working, until the next :meth:`setup` with what the last one made: a user may call
+        Communication and saving go on working until the next :meth:`setup`: a user may call
         ``trainer.save_checkpoint`` after ``fit``.
         """
 
@@ -309,7 +310,7 @@ class Strategy(_Names, Interface):
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients of ``loss``, shape ``()``; after a window's last micro-batch they are reduced.
 
-        Further arguments are those of ``Tensor.backward``: ``inputs=`` where several optimizers have a loss each,
+        Further arguments go to ``Tensor.backward``: ``inputs=`` where several optimizers have a loss each,
         ``retain_graph=`` from a user's ``manual_backward``.
         """
         loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
@@ -353,7 +354,7 @@ class Strategy(_Names, Interface):
         }
 
     def load_module_state(self, module: nn.Module, state: dict[str, Any], strict: bool = True) -> Any:
-        """Load what :meth:`module_state` returned (or any full state dict).
+        """Load a state of :meth:`module_state` (or any full state dict).
 
         Called after :meth:`setup` where ``capabilities.sharded_parameters``; a module that is whole on each rank has
         its weights loaded before :meth:`setup`.
@@ -365,7 +366,7 @@ class Strategy(_Names, Interface):
         return optimizer.state_dict()
 
     def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
-        """Load what :meth:`optimizer_state` returned."""
+        """Load a state of :meth:`optimizer_state`."""
         optimizer.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
@@ -377,7 +378,7 @@ class Strategy(_Names, Interface):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned on this rank; called after :meth:`setup`, when module and
+        """Restore this rank's state of :meth:`state_dict`; called after :meth:`setup`, when module and
         optimizers have their states.
 
         Not called where there was none, or where the run was saved on another number of ranks (a warning says so).
@@ -442,4 +443,4 @@ class SupportsStages(Protocol):
 
 
 class SingleDevice(Strategy):
-    """One device in this process: what ``strategy="auto"`` takes for one, and the name for ``isinstance``."""
+    """One device in this process: the choice of ``strategy="auto"`` for one, and the name for ``isinstance``."""

@@ -17,7 +17,7 @@ SLOW = 5.0
 
 
 class LossyStream:
-    """A text stream that loses what cannot be written, by a closed pipe or a full disk, since no run may end by that.
+    """A text stream that loses text on a closed pipe or a full disk, since no run may end by that.
 
     Characters that its encoding lacks are written as escapes.
     """
@@ -70,9 +70,9 @@ def drop_unwritten(stream: Any) -> None:
 
 
 def say(*texts: object, **kwargs: Any) -> None:
-    """Print, as ``print`` does; what cannot be written to stdout is lost."""
+    """Print, as ``print`` does; text that stdout does not take is lost."""
     stream = LossyStream(sys.stdout)
-    print(*texts, **{"file": stream, **kwargs})  # noqa: T201  (what it is for)
+    print(*texts, **{"file": stream, **kwargs})  # noqa: T201  (its purpose)
     stream.flush()
 
 

@@ -261,7 +261,7 @@ class TrainerAPI(Protocol):
 
     @property
     def callback_metrics(self) -> dict[str, Tensor]:
-        """Everything logged, by name; what callbacks monitor."""
+        """All logged values by name; callbacks monitor them."""
 
     @property
     def logged_metrics(self) -> dict[str, Tensor]:
@@ -317,7 +317,7 @@ class TrainerAPI(Protocol):
             mark: goes into the file's header (``checkpoint_io.header(path).mark``), so that the owner knows its files
                 again in a later process.
             write: called with the path on all ranks in place of the loop's own writing; by :meth:`save_checkpoint`, for
-                instance, and what is to be done with the file then.
+                instance, together with work on the finished file.
         """
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:
@@ -343,7 +343,7 @@ class TrainerAPI(Protocol):
     def reload_train_loader(self) -> None:
         """Have the training loader asked for anew before the next epoch; after a change of its batch size.
 
-        In ``validate``, ``test`` and ``predict`` those of the evaluation at once; call it as the evaluation starts.
+        In ``validate``, ``test`` and ``predict`` the evaluation's loaders, at once; call it as the evaluation starts.
         """
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:

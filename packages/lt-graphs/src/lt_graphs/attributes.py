@@ -1,4 +1,4 @@
-"""What a step finds in attributes: tensors, whose memory a graph reads, and values, which it holds as they were."""
+"""The attributes that a step reads: tensors, whose memory a graph reads, and values, which it holds as they were."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def names_read(names: set[str]) -> Iterator[None]:
 
 
 class Attributes:
-    """Attributes of a module, of what it holds, and the state of its optimizers, as they are at a capture.
+    """Attributes of a module and of its objects, and the state of its optimizers, as they are at a capture.
 
     Args:
         module: the user's.
-        params: what the optimizers train.
+        params: the optimizers' parameters.
         optimizers: of the run.
         names: by which the step may read attributes; None where that is not known, so that all count.
         fresh: places in which each step puts something new, from :meth:`replaced` of an ordinary step.
@@ -78,7 +78,7 @@ class Attributes:
         self.metrics: dict[str, Any] = {}
         self.fresh: list[tuple[str, Any, Any]] = []
         self._names, self._skipped = names, fresh
-        self._rows: dict[int, tuple[str, Any, list[Any]]] = {}  # what counts of each holder: its path, keys
+        self._rows: dict[int, tuple[str, Any, list[Any]]] = {}  # of each holder: its path, keys
         self._tensors: list[Tensor] = []
         self._sized: list[Any] = []
         self._seen: dict[int, Any] = {}
@@ -97,7 +97,7 @@ class Attributes:
         self._alive = list(chain.from_iterable(map(dict.values, self._states)))  # so that nothing gets their identity
 
     def is_left(self, *, near: bool = False) -> bool:
-        """Return whether something is not what it was; with ``near`` of the module's own attributes alone.
+        """Return whether an attribute has changed; with ``near`` of the module's own attributes alone.
 
         Asked before replays, so done by C: 0.1 µs for each attribute.
         """
@@ -121,7 +121,7 @@ class Attributes:
         return whole + list(map(id, chain.from_iterable(map(dict.values, self._states))))
 
     def replaced(self) -> list[tuple[str, Any, Any, Any]]:
-        """Return path, holder, key and former value of what is not what it was."""
+        """Return path, holder, key and former value of each change."""
         found, held = [], iter(self._held)
         for path, holder, keys in zip(self._paths, self._holders, self._keys, strict=True):
             for key, old in zip([*keys, None], held, strict=False):
@@ -185,7 +185,7 @@ def _path(path: str, key: Any) -> str:
 
 
 def _is_walked(value: Any) -> bool:
-    """Return whether the attributes of an object are looked at: those of modules, and of objects of the user's."""
+    """Return whether the attributes of an object are looked at: of modules, and of the user's objects."""
     if isinstance(value, nn.Module):
         return True
     return not (isinstance(value, type | ModuleType) or type(value).__module__.startswith("torch.") or _is_ours(value))

@@ -1,4 +1,4 @@
-"""Training steps captured as one graph, with fixed memory for what goes in and comes out."""
+"""Training steps captured as one graph, with fixed memory for inputs and results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lt_graphs.metrics import MetricCall, Metrics, Placeholder, copied
 
 
 class Layout:
-    """What two batches share where one graph serves both: their structure, and shape and dtype of each tensor in it.
+    """The signature of batches that one graph serves: their structure, and shape and dtype of each tensor in it.
 
-    Values that are no tensors are part of it: the graph holds what the step made of them.
+    Values that are no tensors are part of it: the graph holds the step's results for them.
     """
 
     __slots__ = ("leaves", "spec")
@@ -35,20 +35,20 @@ class Layout:
 class Captured:
     """``count`` training steps as one graph: fill its places with batches, then replay it.
 
-    What the steps log is logged for every batch, and what they do with metric objects is done for every batch: these
+    Calls of ``self.log`` and of metric objects are repeated for every batch: these
     calls are noted during the capture and made, with the values of the replay, after each.
 
     Args:
-        graphs: what captures them.
-        step: ``step(batch)``: forward, backward and the optimizer's step; returns what the training step returned.
+        graphs: captures them.
+        step: ``step(batch)``: forward, backward and the optimizer's step; returns the training step's result.
         count: how many steps become one graph.
         layout: of all batches to come.
-        handle: what the steps' calls of ``self.log`` go to.
+        handle: takes the steps' calls of ``self.log``.
         params: whose gradients are to be found after a replay as after a step.
         metrics: objects whose calls are put off.
         fresh: attributes in which each step puts something new, as the walk found them: path, holder, key. They are
             found there after a replay.
-        samples: of each batch, as ``self.log`` counts them; None for those of the batch in hand.
+        samples: of each batch, as ``self.log`` counts them; None for the current batch's.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Captured:
                 mine.copy_(leaf, non_blocking=True)
 
     def replay(self) -> Any:
-        """Do all steps; log what they log; return a copy of what the last one returned."""
+        """Do all steps and their logging; return a copy of the last one's result."""
         self._replay()
         for p, gradient in zip(self.params, self._gradients, strict=True):
             p.grad = gradient  # another graph, or an ordinary step in between, has put others there
@@ -99,13 +99,13 @@ class Captured:
 
 
 class _Calls(list[Any]):
-    """Calls that are made after each replay; those of ``self.log`` come as they are, with their values."""
+    """Calls that are made after each replay; calls of ``self.log`` come with their values."""
 
     def __init__(self, handle: StepHandle, metrics: Metrics, samples: int | None) -> None:
         self._handle, self._metrics, self.samples = handle, metrics, samples
 
     def append(self, call: Any) -> None:
-        """Note a call; a value that is logged is what it is now, whatever the step does to it afterwards."""
+        """Note a call; a logged value is copied, since the step may change it afterwards."""
         if not isinstance(call, MetricCall):
             name, value, options, size = call
             if size is None:  # when waiting steps are done another batch may be in hand

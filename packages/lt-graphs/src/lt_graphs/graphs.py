@@ -5,10 +5,10 @@ launch does the rest, which pays where a step is many small kernels. With ``step
 several steps. Batches of another shape (the epoch's last one) go the ordinary way.
 
 A graph works on the memory that it was captured with, and with the Python numbers of its capture. So it is captured
-anew where parameters, optimizer state, buffers or other attributes that the step reads are not what they were
+anew where parameters, optimizer state, buffers or other attributes that the step reads have changed
 (``p.data = ...``, ``optimizer.load_state_dict``, ``self.beta = 0.5``), and where a number in the optimizer's groups has
 changed; a learning rate that the optimizer can read from memory is put there. Metric objects are called after each
-replay. Not seen are variables outside of the module and what it holds: globals, closures.
+replay. Variables outside of the module and its objects (globals, closures) are not seen.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 """Modes of ``torch.compile`` that capture graphs by themselves."""
 
 MANY_CAPTURES = 10
-"""Captures after which a warning says what causes so many."""
+"""Captures after which a warning names the cause of so many."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class GraphSteps(Step):
             )
 
     def reasons(self, handle: StepHandle) -> Iterator[str]:
-        """Yield what a graph could not hold: other devices, processes, Python in the middle of a step."""
+        """Yield the obstacles to a graph: other devices, processes, Python in the middle of a step."""
         yield from _reasons(handle)
         for what in _captures_inside(handle.module, handle.settings.compile):
             yield f"{what} captures graphs by itself; take another mode"
@@ -87,7 +87,7 @@ class GraphSteps(Step):
         )
 
     def explain(self) -> str:
-        """Say what is captured."""
+        """Announce the captured step."""
         return "CUDA graphs: the first steps as usual, then one launch for each group of steps"
 
     def begin(self, handle: StepHandle) -> RunningStep:
@@ -129,7 +129,7 @@ def _reasons(handle: StepHandle) -> Iterator[str]:
 
 
 def _captures_inside(module: LightningModule, options: dict[str, Any] | None) -> Iterator[str]:
-    """Yield what torch.compile was asked to capture within the step: a capture cannot hold another one."""
+    """Yield the graphs that torch.compile was asked for within the step: a capture cannot hold another one."""
     options = options or {}
     chosen = options.get("options") or getattr(options.get("backend"), "config", None) or {}
     if options.get("mode") in _WITH_GRAPHS or chosen.get("triton.cudagraphs"):
@@ -142,7 +142,7 @@ def _captures_inside(module: LightningModule, options: dict[str, Any] | None) ->
 
 
 def _reasons_for_single_steps(size: int, handle: StepHandle) -> Iterator[str]:
-    """Yield what must happen between two steps, where ``size`` of them are one graph."""
+    """Yield the work that must happen between two steps, where ``size`` of them are one graph."""
     instead = f"which steps_per_execution={size} does not stop for"
     for name in ("on_train_batch_start", "on_train_batch_end"):
         hooked = [cb for cb in handle.callbacks if is_overridden(cb, name, Callback)]
@@ -160,7 +160,7 @@ class GraphedStep(RunningStep):
 
     A group of steps begins only where nothing is due before its end (a log, a validation, a save); until it is full,
     its batches wait in the graph's memory. :meth:`settle` does the waiting ones one by one. The batch index that the
-    step sees is that of the captured batch.
+    step sees is the captured batch's.
     """
 
     def __init__(self, handle: StepHandle) -> None:
@@ -210,7 +210,7 @@ class GraphedStep(RunningStep):
     def settle(self) -> None:
         """Do the steps that wait for their group to be full: the loop looks up, or leaves."""
         waiting, self._waiting = self._waiting, 0
-        self._unsure = True  # whoever comes next may change anything
+        self._unsure = True  # later code may change anything
         if not waiting:
             return
         group = self._graphs[self.size]  # held here: where a number has changed, the next line clears the graphs
@@ -242,14 +242,14 @@ class GraphedStep(RunningStep):
         return self._done(1, self._device.warm_up(partial(self._compute, index, batch)))
 
     def _watched(self, index: int, batch: Any) -> Any:
-        """Do an ordinary step before a capture; note which attributes it reads, and what it puts into them."""
+        """Do an ordinary step before a capture; note which attributes it reads, and the values that it sets."""
         if self._warm < WARM_UP:
             self._names = None if _is_compiled(self.handle) else set()
             with nullcontext() if self._names is None else names_read(self._names):
                 return self._ordinary(index, batch)
         self._fresh = set()
         found = self._attributes()
-        known = self._names is not None  # what a compiled step does to attributes is not seen beforehand
+        known = self._names is not None  # the changes of a compiled step to attributes are not seen beforehand
         self._metrics = Metrics(found.metrics if known else {}, self.handle.strategy.device.type)
         with self._metrics.put_off(None):
             output = self._ordinary(index, batch)
@@ -331,7 +331,7 @@ class GraphedStep(RunningStep):
         return made
 
     def _check_attributes(self) -> None:
-        """Raise where the step itself changes what a graph holds or would begin each step from."""
+        """Raise where the step itself changes values that a graph holds or would begin each step from."""
         if not self._found.is_left():
             return
         changed = [(path, held, value) for path, holder, key, held in self._found.replaced() for value in [holder[key]]]
@@ -352,8 +352,8 @@ class GraphedStep(RunningStep):
         if names := [name for name, metric in self._found.metrics.items() if _updates(metric) != before[name]]:
             raise ConfigError(
                 f"step='graphs': the compiled step updates the metric {', '.join(names)}, which adds up in Python, "
-                "and a graph would do so at its capture only. Update it in on_train_batch_end, from what training_step "
-                "returns; or leave the step or compile out.",
+                "and a graph would do so at its capture only. Update it in on_train_batch_end, from the "
+                "results of training_step; or leave the step or compile out.",
                 code="LT347",
             )
 
@@ -374,7 +374,7 @@ class GraphedStep(RunningStep):
         self.captures += 1
         if self.captures == MANY_CAPTURES:
             warn(
-                f"step='graphs' has captured the step {self.captures} times, because what is part of a graph changes"
+                f"step='graphs' has captured the step {self.captures} times, because values in the graph change"
                 f"{f', last of all {self._changed}' if self._changed else ''}: numbers of the optimizer (the learning "
                 "rate, a momentum), or attributes that the step reads. Only an optimizer with capturable=True or "
                 "fused=True reads its learning rate from memory: Adam(..., capturable=True), SGD(..., fused=True). "
@@ -401,7 +401,7 @@ def _updates(metric: Any) -> Any:
 
 
 def _is_compiled(handle: StepHandle) -> bool:
-    """Return whether torch.compile makes code of the step, of which nobody knows what it reads."""
+    """Return whether torch.compile makes code of the step, whose reads are unknown."""
     parts = [handle.module, *handle.module.modules()]
     compiled = any(getattr(part, "_compiled_call_impl", None) or hasattr(part, "get_compiler_config") for part in parts)
     return bool(handle.settings.compile) or compiled
@@ -428,7 +428,7 @@ class _Rate:
         self._shown: float | None = None
 
     def numbers(self) -> list[Any]:
-        """Return what a graph holds of the group; bring the learning rate in memory up to date."""
+        """Return the group's values in a graph; bring the learning rate in memory up to date."""
         rate = self._group["lr"]
         if self._tensor is None:
             return [_number(value) for key, value in self._group.items() if key != "params"]
@@ -467,7 +467,7 @@ def _is_on(device: torch.device, value: Any) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """Return what identifies a value in a graph: a tensor on a device is read from there, one on the CPU is not."""
+    """Return the key of a value in a graph: a tensor on a device is read from there, one on the CPU is not."""
     if not isinstance(value, Tensor):
         return value
     return value.tolist() if value.device.type == "cpu" else id(value)

@@ -1,6 +1,6 @@
 """Metric objects in a captured step: their methods are called after each replay, with the values that it computed.
 
-What ``update`` does in Python, a replay would not do; and most metrics read values of the device, which a capture
+A replay would skip the Python code of ``update``; and most metrics read values of the device, which a capture
 cannot.
 """
 
@@ -24,8 +24,8 @@ class Placeholder(Tensor):
     """Stands in a capture for a value that is not known there; whatever computes with it is an error.
 
     Attributes:
-        error: what is raised.
-        value: what it stands for, after a replay.
+        error: the error to raise.
+        value: its value after a replay.
     """
 
     error: ConfigError
@@ -47,7 +47,7 @@ def placeholder(error: ConfigError) -> Placeholder:
 
 
 def copied(value: Any) -> Any:
-    """Return a value as a user may keep it: a tensor in memory of its own, what a placeholder stands for."""
+    """Return a value as a user may keep it: a tensor in memory of its own, a placeholder's value."""
     if isinstance(value, Placeholder):
         value = value.value
     return value.detach().clone() if isinstance(value, Tensor) else value
@@ -69,7 +69,7 @@ class Metrics:
 
     @contextmanager
     def put_off(self, calls: list[Any] | None) -> Iterator[None]:
-        """Return a context in which calls go into ``calls``; with None they are done, and what they return is noted.
+        """Return a context in which calls go into ``calls``; with None they are done, and their results are noted.
 
         The methods stand in the objects' own ``__dict__`` for so long, where torchmetrics itself has put some.
         """
@@ -127,7 +127,7 @@ class MetricCall:
         what: for messages.
         real: the method.
         given: its arguments: in the memory of a graph, which refills them.
-        results: where to put what it returns.
+        results: takes its results.
         device_type: whose autocast it is called under.
     """
 
@@ -156,7 +156,7 @@ class MetricCall:
 
     def __call__(self) -> None:
         """Make it."""
-        args, kwargs = tree_map(copied, self._given)  # some metrics keep what they are given
+        args, kwargs = tree_map(copied, self._given)  # some metrics keep their arguments
         with self._autocast():
             result = self._real(*args, **kwargs)
         for place, value in zip(self._results, tree_leaves(result), strict=True):

@@ -1,4 +1,4 @@
-"""Micro-batches found by memory, and what holds the memory of a device: imported where the Trainer is asked for it."""
+"""Micro-batches found by memory, and reports of a device's memory: imported where the Trainer needs them."""
 
 from importlib.metadata import version
 

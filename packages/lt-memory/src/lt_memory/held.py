@@ -1,7 +1,7 @@
-"""What a rank holds of a model and its optimizers: counted beforehand, and where there was no more.
+"""A rank's share of a model and its optimizers: counted beforehand, and when memory runs out.
 
 The Trainer finds both functions by entry points in ``lt.defaults``: ``explain`` calls :func:`memory`, and the error of
-a device without memory left gets what :func:`out_of_memory` returns.
+an out-of-memory error gets the text of :func:`out_of_memory`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["memory"]
 def memory(
     module: LightningModule, precision: Precision, strategy: Strategy, loaders: Any, optimizers_of: OptimizersOf
 ) -> str:
-    """Return what parameters, gradients, optimizers, and activations of a batch of ``loaders`` take on a rank, as text.
+    """Return the memory of parameters, gradients, optimizers, and activations of a batch on a rank, as text.
 
     The module is copied to torch's meta device, ``configure_model`` called there, and the optimizers take a step of
-    nothing, so that what they keep is counted and not guessed. ``strategy`` is as it would stand on a rank.
+    nothing, so that their states are counted and not guessed. ``strategy`` is as it would stand on a rank.
     """
     try:
         model: LightningModule = _copied(module, "meta")
@@ -82,7 +82,7 @@ def _held(model: LightningModule, strategy: Strategy, optimizers_of: OptimizersO
 
 
 def _sizes(params: list[nn.Parameter], states: dict[Tensor, int] | None, parts: int = 1) -> str:
-    """Return what parameters take with what belongs to them, of which a rank has one of ``parts``."""
+    """Return the memory of parameters with their gradients and states, of which a rank has one of ``parts``."""
     sizes = {"parameters": _bytes(params), "gradients": _bytes(param for param in params if param.requires_grad)}
     if states is not None:
         sizes["optimizers"] = sum(states.get(param, 0) for param in params)
@@ -91,7 +91,7 @@ def _sizes(params: list[nn.Parameter], states: dict[Tensor, int] | None, parts: 
 
 
 def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: torch.device) -> str:
-    """Return what holds the memory of a device that has no more, and what helps, as text."""
+    """Return the contents of a full device's memory, and remedies, as text."""
     params = list(module.parameters())
     sizes = {
         "parameters and buffers": _bytes((*params, *module.buffers())),
@@ -102,7 +102,7 @@ def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: to
     text = f"of this rank's memory these hold (GB): {each}"
     if device.type in ("cuda", "xpu"):
         used, reserved = torch.accelerator.max_memory_allocated(device), torch.accelerator.memory_reserved(device)
-        text += f", of {used / 1e9:.3f} at the fullest; the rest is activations, batches, and what your code keeps"
+        text += f", of {used / 1e9:.3f} at the fullest; the rest is activations, batches, and your code's own tensors"
         if reserved > 1.2 * used:
             text += f". {(reserved - used) / 1e9:.3f} lie between: PYTORCH_ALLOC_CONF=expandable_segments:True"
     return (
@@ -112,7 +112,7 @@ def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: to
 
 
 def _activations(module: LightningModule, precision: Precision, strategy: Strategy, loaders: Any) -> str:
-    """Return what a training step of one batch keeps for backward, as text: it runs on tensors without memory.
+    """Return the tensors that a training step keeps for backward, as text: it runs on tensors without memory.
 
     Autocast's copies of the weights are no activations: a strategy that shards gathers weights in that type at once,
     and drops them; elsewhere they stay until the step's end.
@@ -135,7 +135,7 @@ def _activations(module: LightningModule, precision: Precision, strategy: Strate
 
 def _kept(module: LightningModule, weights: torch.dtype | None, precision: Precision, batch: Any) -> int:
     """Return the bytes that a step keeps for backward beside the module's own tensors; ``weights``: their type."""
-    from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, for those who ask
+    from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, for explain alone
 
     kept = dict[int, Tensor]()
 
@@ -163,7 +163,7 @@ def _first_batch(loaders: Any) -> Any:
 
 def _copied(module: nn.Module, device: str, narrow: torch.dtype | None = None) -> Any:
     """Return a copy of the module with all its tensors on ``device``, without values; parameters in ``narrow``, but for
-    those of layers with float buffers (BatchNorm).
+    results of layers with float buffers (BatchNorm).
     """
     memo: dict[int, Any] = {}
     for part in module.modules():
@@ -192,7 +192,7 @@ def _tensors(entry: dict[str, Any]) -> Iterator[Tensor]:
 
 
 def _parts(strategy: Strategy, spread: tuple[str, ...] = ("data", "shard", "tensor")) -> int:
-    """Return over how many ranks a parameter is spread, where the strategy spreads them: not over those that copy."""
+    """Return over how many ranks a parameter is spread, where the strategy spreads them; copies count once."""
     if not strategy.capabilities.sharded_parameters:
         return 1
     sizes: dict[str, int] = getattr(strategy, "mesh_sizes", {})
@@ -206,6 +206,6 @@ def _elsewhere(tensor: Tensor, device: str, dtype: torch.dtype | None) -> Tensor
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
-    """Return what tensors take here: of one that is spread over ranks, this rank's part."""
+    """Return the memory of tensors here: of one that is spread over ranks, this rank's part."""
     parts = (tensor.to_local() if hasattr(tensor, "to_local") else tensor for tensor in tensors)
     return sum(part.numel() * part.element_size() for part in parts)

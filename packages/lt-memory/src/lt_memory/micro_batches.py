@@ -22,7 +22,7 @@ from lt_core.seed import capture_generators, restore_generators
 from lt_core.step import RunningStep, Step, StepHandle
 
 _FITS, _NEVER_FITS = 1 << 53, 0
-"""What ranks agree on besides a number of samples."""
+"""The ranks' agreement besides a number of samples."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MicroBatches(Step):
     key: ClassVar[str] = "micro_batch_size"
 
     def reasons(self, handle: StepHandle) -> Iterator[str]:
-        """Yield what cannot be tried again, or cannot be tried by one rank alone."""
+        """Yield the parts that cannot be tried again, or not by one rank alone."""
         strategy, settings, can = handle.strategy, handle.settings, handle.strategy.capabilities
         if is_overridden(handle.module, "optimizer_zero_grad", LightningModule):
             yield "optimizer_zero_grad is your own: what it keeps would be lost with a failed attempt"
@@ -70,8 +70,9 @@ class _Running(RunningStep):
     """A batch is a window: where it takes more memory than there is, it is tried again in pieces of half the size.
 
     Nothing of an attempt waits for another rank: gradients are reduced when all ranks have theirs, and before that the
-    ranks agree on one number, the smallest size that any of them needs. What failed leaves nothing behind: gradients,
-    random generators, buffers and metrics are put back, calls of ``self.log`` are made only for what succeeded.
+    ranks agree on one number, the smallest size that any of them needs. A failed attempt leaves nothing behind:
+    gradients, random generators, buffers and metrics are put back, calls of ``self.log`` are made only for successful
+    attempts.
 
     ``size``: samples of a rank for which its memory sufficed; 0 where it did for whole batches.
     """
@@ -102,7 +103,7 @@ class _Running(RunningStep):
             if agreed == _NEVER_FITS:
                 raise error or torch.OutOfMemoryError(
                     "Another rank has too little memory for a micro-batch of one sample, so no split of the batch "
-                    "helps. Its own error says what holds the memory. [LT364]"
+                    "helps. Its own error lists the contents of its memory. [LT364]"
                 )
             output = error = None  # its traceback holds the step's tensors
             self._check_rows(rows)
@@ -124,7 +125,7 @@ class _Running(RunningStep):
         return output
 
     def _check_rows(self, rows: int) -> None:
-        """Refuse to cut a batch along what are no samples: a list of images of one size looks like columns."""
+        """Refuse to cut a batch along a dimension of no samples: a list of images of one size looks like columns."""
         size = self.handle.batch_size
         if size is not None and size != rows:
             raise HookError(
@@ -135,7 +136,7 @@ class _Running(RunningStep):
             )
 
     def _attempt(self, batch: Any, index: int, size: int, rows: int) -> tuple[Any, list[Any], Exception | None]:
-        """Run forward and backward of all pieces; return what came of it, or the error for want of memory."""
+        """Run forward and backward of all pieces; return their results, or the out-of-memory error."""
         outputs: list[Any] = []
         calls: list[list[Any]] = []
         handle = self.handle
@@ -183,7 +184,7 @@ class _Running(RunningStep):
         if normalizes and handle.strategy.rank == 0:
             warn(
                 f"accumulate_grad_batches='auto' cuts batches into micro-batches of {size}, and batch norm normalizes "
-                "each by itself, so that the numbers differ from those of whole batches. Take GroupNorm or LayerNorm, "
+                "each by itself, so that the numbers differ from whole batches'. Take GroupNorm or LayerNorm, "
                 "or a batch that fits.",
                 code="LT365",
             )

@@ -26,7 +26,7 @@ __all__ = ["AcceleratorKit"]
 
 
 class AcceleratorKit(Kit):
-    """Tests of the :class:`~lt_core.accelerator.Accelerator` interface; each name says what must hold.
+    """Tests of the :class:`~lt_core.accelerator.Accelerator` interface; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
 

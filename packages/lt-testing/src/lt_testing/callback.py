@@ -30,14 +30,14 @@ __all__ = ["CallbackKit", "KitModule"]
 
 
 class CallbackKit(Kit):
-    """Tests of the :class:`~lt_core.callback.Callback` interface; each name says what must hold.
+    """Tests of the :class:`~lt_core.callback.Callback` interface; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
 
     Attributes:
         observes: whether training is the same with it as without: the same weights, to the last bit.
-        resumes: whether its state after a resume is that of the uninterrupted run.
-        begins_anew: whether its state after a second fit is that of a new one; asked where it defines ``begin_anew``.
+        resumes: whether its state after a resume equals the uninterrupted run's.
+        begins_anew: whether its state after a second fit equals a new one's; asked where it defines ``begin_anew``.
         arguments: further arguments of the Trainer, such as ``{"max_epochs": 4}``.
     """
 
@@ -47,7 +47,7 @@ class CallbackKit(Kit):
     arguments: ClassVar[dict[str, Any]] = {}
 
     def make_callback(self, folder: Path) -> Callback:
-        """Return a new callback; what it writes goes below ``folder``."""
+        """Return a new callback; its files go below ``folder``."""
         raise NotImplementedError(f"{type(self).__name__} must define make_callback()")
 
     # ---- by itself ---------------------------------------------------------------------------------------------------

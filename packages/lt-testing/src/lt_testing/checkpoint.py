@@ -40,7 +40,7 @@ __all__ = ["CheckpointKit"]
 
 
 class CheckpointKit(Kit):
-    """Tests of the :class:`~lt_core.checkpoint.CheckpointIO` interface; each name says what must hold.
+    """Tests of the :class:`~lt_core.checkpoint.CheckpointIO` interface; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
 

@@ -8,7 +8,7 @@
         def make_variables(self, place):
             return {"MYCLUSTER_RANK": place.rank, "MYCLUSTER_SIZE": place.world_size, "MYCLUSTER_HEAD": "node0"}
 
-The tests set these variables, and no others, for each rank of small jobs, and compare what ``detect`` says.
+The tests set these variables, and no others, for each rank of small jobs, and compare the results of ``detect``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LOOPBACK = ("", "127.0.0.1", "localhost", "::1")
 
 
 class EnvironmentKit(Kit):
-    """Tests of the :class:`~lt_core.environment.Environment` interface; each name says what must hold.
+    """Tests of the :class:`~lt_core.environment.Environment` interface; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
 
@@ -53,7 +53,7 @@ class EnvironmentKit(Kit):
     registered: ClassVar[bool] = True
 
     def make_variables(self, place: Environment) -> Mapping[str, object]:
-        """Return what the scheduler sets in the process at ``place`` (see the attributes of Environment); as strings
+        """Return the scheduler's variables in the process at ``place`` (see the attributes of Environment); as strings
         or numbers.
 
         ``place.main_address`` is ``"node0"``, or loopback for a job on one machine, ``place.main_port`` 29400.

@@ -38,7 +38,7 @@ def assert_resumes_exactly(
             the middle, and those around the middle epoch's edge.
 
     Raises:
-        AssertionError: saying what differs first, and after which moment.
+        AssertionError: with the first difference, and the moment after which it appears.
     """
     with preserve_generators(), tempfile.TemporaryDirectory() as folder:
         whole = _Witness(stop_after=None, path="")

@@ -85,7 +85,7 @@ class Endless:
 
 
 class FeedKit(Kit):
-    """Tests of the :class:`~lt_core.data.Feed` interface; each name says what must hold.
+    """Tests of the :class:`~lt_core.data.Feed` interface; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
 
@@ -197,7 +197,7 @@ class FeedKit(Kit):
         feed.close()
         feed.close()
 
-    # ---- what it says ------------------------------------------------------------------------------------------------
+    # ---- its messages ------------------------------------------------------------------------------------------------
 
     def test_positions_are_those_of_the_batch_or_unknown(self) -> None:
         for shuffle in (False, True):

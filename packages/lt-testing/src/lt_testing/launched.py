@@ -1,4 +1,4 @@
-"""What the kit for launchers starts: a script that launches one scenario after another, and what each rank does in it.
+"""The script of the kit for launchers, which launches one scenario after another, and the ranks' part of each.
 
 Run by ``python -c "from lt_testing.launched import main; main()" ORDER``, so that a launcher that starts the script
 once more finds one. Everything that is to be known of a scenario is left as JSON in the order's folder.
@@ -44,15 +44,15 @@ BIG = 1_000_000
 
 
 class DeliberateError(Exception):
-    """What a rank raises on purpose."""
+    """An error that a rank raises on purpose."""
 
 
 class StubbornError(Exception):
-    """What a rank raises that cannot cross to another process."""
+    """An error of a rank that cannot cross to another process."""
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled."""
-        raise TypeError("a StubbornError holds what cannot be pickled")
+        raise TypeError("a StubbornError holds an object that cannot be pickled")
 
 
 class Ranks(Strategy):
@@ -144,7 +144,7 @@ def main() -> None:
 
 
 def _environment() -> Environment:
-    """Return what a Trainer would find."""
+    """Return the environment that a Trainer would find."""
     kinds: list[type[Environment]] = [plugins.load("environments", name) for name in plugins.names("environments")]
     found = (kind.detect() for kind in sorted(kinds, key=lambda kind: -kind.priority))
     return next((environment for environment in found if environment is not None), Environment())
@@ -196,7 +196,7 @@ def _left_of(folder: Path, scenario: str, patience: float) -> list[int]:
 
 
 def read_facts(folder: Path, scenario: str) -> list[dict[str, Any]]:
-    """Return what the ranks noted, one entry for each call of the function on a rank."""
+    """Return the ranks' notes, one entry for each call of the function on a rank."""
     files = sorted(folder.glob(f"{scenario}.[0-9]*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
 

@@ -38,14 +38,14 @@ __all__ = ["LauncherKit"]
 
 
 class LauncherKit(Kit):
-    """Tests of the :class:`~lt_core.launcher.Launcher` interface; each name says what must hold.
+    """Tests of the :class:`~lt_core.launcher.Launcher` interface; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
 
     Attributes:
         registered: whether an installed package provides it by its name.
         world_size: ranks in each launch, at least 2; 1 for a launcher that starts nothing.
-        patience: seconds without any progress after which a launch counts as hung; what comes after it is not launched.
+        patience: seconds without any progress after which a launch counts as hung; later scenarios are not launched.
     """
 
     registered: ClassVar[bool] = True
@@ -139,7 +139,7 @@ class LauncherKit(Kit):
         self, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         for scenario in ("returns", "raises"):
-            assert self._outcome(scenario, tmp_path_factory)["variables"] == [], "what starts next would inherit them"
+            assert self._outcome(scenario, tmp_path_factory)["variables"] == [], "the next process would inherit them"
 
     def test_a_launch_draws_no_random_number_and_stays_in_its_folder(
         self, tmp_path_factory: pytest.TempPathFactory
@@ -198,7 +198,7 @@ class LauncherKit(Kit):
     # ------------------------------------------------------------------------------------------------------------------
 
     def _outcome(self, scenario: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
-        """Return what a scenario left; the first question launches all of them."""
+        """Return the results of a scenario; the first question launches all of them."""
         if self.world_size < 2:
             self.skip("it starts no process")
         cls = type(self)
@@ -224,7 +224,7 @@ class LauncherKit(Kit):
 
 
 class _Jobs:
-    """Starts the script that launches, and reads what it leaves."""
+    """Starts the script that launches, and reads its results."""
 
     def __init__(self, launcher: Launcher, kit: type[LauncherKit], folder: Path) -> None:
         self._returns, self._kit, self._folder = launcher.returns_results, kit, folder
@@ -267,7 +267,7 @@ class _Jobs:
         return todo[:stop]
 
     def _run(self, scenarios: list[str]) -> str:
-        """Run a script; return what was wrong where it hangs."""
+        """Run a script; return a report where it hangs."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         order = {

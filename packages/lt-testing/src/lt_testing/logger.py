@@ -37,7 +37,7 @@ __all__ = ["LoggerKit", "examples_of_media"]
 
 
 class LoggerKit(Kit):
-    """Tests of the :class:`~lt_core.logger.Logger` interface; each name says what must hold.
+    """Tests of the :class:`~lt_core.logger.Logger` interface; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
 
@@ -56,7 +56,7 @@ class LoggerKit(Kit):
         raise NotImplementedError(f"{type(self).__name__} must define make_logger()")
 
     def read_rows(self, logger: Logger) -> list[dict[str, float]]:
-        """Return what is written so far: for each call of ``log_metrics`` its numbers and ``"step"``, in order."""
+        """Return all that is written so far: for each call of ``log_metrics`` its numbers and ``"step"``, in order."""
         raise NotImplementedError(f"{type(self).__name__} must define read_rows()")
 
     # ---- numbers -----------------------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class LoggerKit(Kit):
 
 
 class _Drawing:
-    """What :class:`Figure` needs of a matplotlib figure."""
+    """The part of a matplotlib figure that :class:`Figure` needs."""
 
     def savefig(self, file: io.BytesIO, format: str) -> None:  # noqa: A002  matplotlib's name for it
         file.write(_PNG)

@@ -29,7 +29,7 @@ _SMALL = 2.0**-10  # so that a scaled gradient fits into 16 bits
 
 
 class PrecisionKit(Kit):
-    """Tests of the :class:`~lt_core.precision.Precision` interface on the CPU; each name says what must hold.
+    """Tests of the :class:`~lt_core.precision.Precision` interface on the CPU; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
 

@@ -29,7 +29,7 @@ __all__ = ["ProfilerKit"]
 
 
 class ProfilerKit(Kit):
-    """Tests of the :class:`~lt_core.profiler.Profiler` interface; each name says what must hold.
+    """Tests of the :class:`~lt_core.profiler.Profiler` interface; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
 
@@ -40,10 +40,10 @@ class ProfilerKit(Kit):
     names_all: ClassVar[bool] = True
 
     def make_profiler(self, folder: Path) -> Profiler:
-        """Return a new profiler; what it writes goes below ``folder``, or the run's log folder."""
+        """Return a new profiler; its files go below ``folder``, or into the run's log folder."""
         raise NotImplementedError(f"{type(self).__name__} must define make_profiler()")
 
-    # ---- what is measured stays what it is ---------------------------------------------------------------------------
+    # ---- measured calls keep their results ---------------------------------------------------------------------------
 
     def test_arguments_and_result_pass_through_one_call(self, tmp_path: Path) -> None:
         profiler, calls = self._started(tmp_path), []
@@ -248,7 +248,7 @@ class ProfilerKit(Kit):
 
 
 def _raised(call: Callable[[], Any]) -> BaseException | None:
-    """Return what a call raises; None where it raises nothing."""
+    """Return the error of a call; None where it raises nothing."""
     try:
         call()
     except Exception as error:

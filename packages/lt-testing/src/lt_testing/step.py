@@ -34,7 +34,7 @@ __all__ = ["StepKit"]
 
 
 class StepKit(Kit):
-    """Tests of the :class:`~lt_core.step.Step` interface on the CPU; each name says what must hold.
+    """Tests of the :class:`~lt_core.step.Step` interface on the CPU; each name states a requirement.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
     """

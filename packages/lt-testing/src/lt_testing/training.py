@@ -1,4 +1,4 @@
-"""What the kits train with: a small module, its data, and whatever Trainer is installed."""
+"""A small module, its data, and the installed Trainer, for the kits to train with."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _reader(path: Path) -> CheckpointIO:
 
 
 def _checkpoints(path: Path) -> list[Path]:
-    """Return the checkpoints that a path stands for: itself, or all of those in a folder."""
+    """Return the checkpoints that a path stands for: itself, or all in a folder."""
     if not path.is_dir() or path.suffix == ".ckpt" or _is_sharded(path):
         return [path]
     patterns = ("*.ckpt", "*.safetensors", "*.distcp", ".metadata")

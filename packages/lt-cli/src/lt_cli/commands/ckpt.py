@@ -34,7 +34,7 @@ def parser() -> CommandParser:
     change = commands.add_parser("convert", help="write it again: from Lightning 1.x, smaller, in another type")
     change.add_argument("source", type=Path)
     change.add_argument("target", type=Path)
-    change.add_argument("--weights-only", action="store_true", help="leave out what only resuming needs")
+    change.add_argument("--weights-only", action="store_true", help="leave out the state that only resuming needs")
     change.add_argument("--dtype", choices=_TYPES, help="for floating-point weights")
 
     out = commands.add_parser("export", help="the weights alone, as .safetensors or .pt")

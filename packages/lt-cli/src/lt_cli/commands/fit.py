@@ -38,7 +38,7 @@ def simulate(words: Sequence[str]) -> int:
     """Run ``lt fit`` for two steps, its ranks one after another on this CPU, whatever the size of the job.
 
     Args:
-        words: those of ``lt fit``, as ``--config run.yaml --trainer.devices 8 --trainer.num_nodes 16``.
+        words: the arguments of ``lt fit``, as ``--config run.yaml --trainer.devices 8 --trainer.num_nodes 16``.
     """
     text = _help("fit", words, program="lt simulate", summary="Run all ranks of a fit of two steps in turn on this CPU")
     if text:

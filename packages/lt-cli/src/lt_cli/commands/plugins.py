@@ -12,7 +12,7 @@ from lt_cli.plugin_list import PREFIX, Plugin, installed_plugins, plugin_lines
 
 def parser() -> CommandParser:
     """Return the parser of the command."""
-    made = CommandParser(prog="lt plugins", description="List what installed packages provide by name.")
+    made = CommandParser(prog="lt plugins", description="List the names that installed packages provide.")
     made.add_argument("group", nargs="?", help="only this kind: strategies, loggers, callbacks...")
     made.add_argument("--check", action="store_true", help="import each one, and say which cannot be")
     return made

@@ -92,8 +92,8 @@ class LightningArgumentParser(ArgumentParser):
 
     Attributes:
         callback_keys: arguments that hold callbacks, added by :meth:`add_lightning_class_args`.
-        of_commands: the arguments of the Trainer's methods, with their defaults: a file may hold those of another
-            command, which are left out.
+        of_commands: the arguments of the Trainer's methods, with their defaults: a file may hold the arguments of
+            another command, which are left out.
         links: the arguments from which another one gets its value, by its name; none where objects give it.
 
     Args:
@@ -243,8 +243,8 @@ class LightningArgumentParser(ArgumentParser):
         told = [f"{name}: {config[name]}" for name in foreign if config[name] != self.of_commands[name]]
         if told:
             warn(
-                f"The configuration holds what another command takes, and this one leaves out: {', '.join(told)}. Hand "
-                "it to the Trainer's method yourself, or take it out.",
+                f"The configuration has arguments of another command, which are ignored here: {', '.join(told)}. Hand "
+                "them to the Trainer's method yourself, or take them out.",
                 code="LT527",
             )
         for name in foreign:
@@ -252,7 +252,7 @@ class LightningArgumentParser(ArgumentParser):
         return config
 
     def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
-        """Make the objects of a configuration; what names a class in an argument without a type is a plain dict."""
+        """Make the objects of a configuration; a class in an argument without a type stays a plain dict."""
         group: Any
         for group in self._action_groups:
             if not isinstance(getattr(group, "instantiate_class", partial(_from_plain)), partial):

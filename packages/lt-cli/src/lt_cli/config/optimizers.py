@@ -114,7 +114,7 @@ def give_optimizers(
             f"({optimizer['class_path']}). Remove one of the two.",
             code="LT159",
         )
-    # On the object, as Lightning's command line does: whoever asks the model (a finder, a test, a copy in another
+    # On the object, as Lightning's command line does: any code that asks the model (a finder, a test, a copy in another
     # process) gets these. No run has seen it yet, and a class made for it could not be pickled.
     module.__dict__["configure_optimizers"] = ConfiguredOptimizers(module, optimizer, lr_scheduler, arrange)
 

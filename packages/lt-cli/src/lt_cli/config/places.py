@@ -116,7 +116,7 @@ def composed(text: str) -> yaml.Node | None:
 
 
 def refuse_bomb(text: str) -> None:
-    """Raise the errors of :func:`composed` for what takes too much memory or stack; other texts are read as ever."""
+    """Raise the errors of :func:`composed` for texts that take too much memory or stack; others are read as ever."""
     if "&" in text and "*" in text:
         composed(text)
     _refuse_nest(text)

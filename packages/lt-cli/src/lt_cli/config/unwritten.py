@@ -46,7 +46,7 @@ def _written(parser: LightningArgumentParser, key: str, given: Mapping[str, Any]
 
 
 class ChecksHyperparameters(Callback):
-    """Refuses a checkpoint whose hyperparameters are not those of the model, where nobody wrote the model's.
+    """Refuses a checkpoint whose hyperparameters differ from the model's, where nobody wrote the model's.
 
     Args:
         names: the arguments that nobody wrote, each with the one by which it is written.

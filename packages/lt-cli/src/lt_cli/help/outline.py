@@ -41,7 +41,7 @@ GROUPS_OF = {
 _FILE = ("FILE",)
 _OWN = (
     Row("--config", "FILE", "a YAML or JSON file; several are merged, the last one wins.", choices=_FILE),
-    Row("--print_config", "", "print what would run, as YAML, and run nothing.", common=False),
+    Row("--print_config", "", "print the whole configuration as YAML, and run nothing.", common=False),
     Row("--seed_everything", "N", "a seed for all random generators; true takes LT_GLOBAL_SEED or else 0."),
 )
 _OUTPUT = Row("--output", "FILE", "a file for the predictions (torch.save), in the order of the data.", choices=_FILE)

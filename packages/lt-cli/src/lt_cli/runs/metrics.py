@@ -214,7 +214,7 @@ def _rows(file: Path) -> Iterator[tuple[float, dict[str, float] | None]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, or of a large one those of parts that are spread over it evenly."""
+    """Yield the lines of a file, or of evenly spread parts of a large one."""
     size = path.stat().st_size
     blocks = 1 if size <= _MOST_BYTES else _BLOCKS
     with path.open("rb") as file:

@@ -40,7 +40,7 @@ class _Parse:
 
 
 class Methods(accelerator.Accelerator):
-    """lt's members by way of Lightning's, which a subclass overrides; by default these do what lt's class does."""
+    """lt's members by way of Lightning's, which a subclass overrides; by default these call lt's class."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take over a subclass's ``name()`` and ``parse_devices``, which lt has under the same names."""
@@ -137,7 +137,7 @@ def _class(name: str) -> Any:
     base = getattr(import_module(module), attribute)
 
     def parse(devices: Any) -> Any:
-        """Return what ``get_parallel_devices`` takes: a count on the CPU, indices elsewhere."""
+        """Return the argument of ``get_parallel_devices``: a count on the CPU, indices elsewhere."""
         if name == "Accelerator":
             return devices
         indices = base().parse_devices(devices)

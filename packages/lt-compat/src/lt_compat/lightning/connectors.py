@@ -22,7 +22,7 @@ class CheckpointConnector:
         self._trainer = trainer
 
     def dump_checkpoint(self, weights_only: bool = False) -> dict[str, Any]:
-        """Return what ``trainer.save_checkpoint`` writes.
+        """Return the tree that ``trainer.save_checkpoint`` writes.
 
         Raises:
             RankError: on several ranks, which save together and not on rank 0 alone.
@@ -30,8 +30,8 @@ class CheckpointConnector:
         trainer = self._trainer
         if trainer.world_size > 1:
             raise RankError(
-                f"dump_checkpoint() of one rank: expected all {trainer.world_size}, which hold parts of what a resume "
-                "needs. Call trainer.save_checkpoint(path) on every rank.",
+                f"dump_checkpoint() of one rank: expected all {trainer.world_size}, which hold parts of the "
+                "state of a resume. Call trainer.save_checkpoint(path) on every rank.",
                 code="LT917",
             )
         with tempfile.TemporaryDirectory() as folder:

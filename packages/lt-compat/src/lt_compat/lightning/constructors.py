@@ -1,8 +1,8 @@
 """Strategies, number formats and the command line as Lightning's constructors make them.
 
-Each is a class of lt with other arguments: ``isinstance`` is true for what lt made by name too. What Lightning hands to
-a strategy and lt to the Trainer (checkpoint IO, precision, environment, devices) is kept in ``carried``, and the
-Trainer of :mod:`lt_compat.lightning.trainer` takes it from there.
+Each is a class of lt with other arguments: ``isinstance`` is true for objects that lt made by name too. Arguments that
+Lightning hands to a strategy and lt to the Trainer (checkpoint IO, precision, environment, devices) are kept in
+``carried``, and the Trainer of :mod:`lt_compat.lightning.trainer` takes it from there.
 """
 
 from __future__ import annotations

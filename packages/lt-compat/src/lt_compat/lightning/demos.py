@@ -55,7 +55,7 @@ class BoringModel(LightningModule):
         return out
 
     def loss(self, preds: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Return the mean square of what ``preds`` lack to ``labels``, or to ones; shape ``()``."""
+        """Return the mean squared difference of ``preds`` from ``labels``, or from ones; shape ``()``."""
         return mse_loss(preds, torch.ones_like(preds) if labels is None else labels)
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:

@@ -75,7 +75,7 @@ class ClusterEnvironment:
         return self.facts.world_size
 
     def set_world_size(self, size: int) -> None:
-        """Set what :meth:`world_size` returns, where the processes are still to be started."""
+        """Set the result of :meth:`world_size`, where the processes are still to be started."""
         if not self.facts.processes_exist:
             self.facts = replace(self.facts, world_size=size)
 
@@ -84,7 +84,7 @@ class ClusterEnvironment:
         return self.facts.rank
 
     def set_global_rank(self, rank: int) -> None:
-        """Set what :meth:`global_rank` returns, where the processes are still to be started."""
+        """Set the result of :meth:`global_rank`, where the processes are still to be started."""
         if not self.facts.processes_exist:
             self.facts = replace(self.facts, rank=rank)
 

@@ -82,7 +82,7 @@ def to_torchscript(
 def jit_unused_properties(kind: type) -> list[str]:
     """Return the properties of a module's class that TorchScript cannot read, since they lead to a Trainer.
 
-    They are lt's own, and those of the user's classes that use one of them.
+    They are lt's own, and properties of the user's classes that use one of them.
     """
     ours = {name for part in kind.__mro__ if part.__module__.startswith("lt_core.") for name in vars(part)}
     found = {name: value for part in reversed(kind.__mro__) for name, value in vars(part).items()}

@@ -255,7 +255,7 @@ class Fabric(Collectives):
     def no_backward_sync(self, module: FabricModule, enabled: bool = True) -> AbstractContextManager[Any]:
         """Return a context in which gradients add up on each rank alone: around all but a window's last backward."""
         if not isinstance(module, FabricModule):
-            raise TypeError("fabric.no_backward_sync(module) expected what fabric.setup(module) returned.")
+            raise TypeError("fabric.no_backward_sync(module) expected the result of fabric.setup(module).")
         context: AbstractContextManager[Any] = module.strategy.accumulating(module.forward_module, last=not enabled)
         return context
 

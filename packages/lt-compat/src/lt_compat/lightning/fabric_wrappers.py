@@ -1,4 +1,4 @@
-"""What Fabric returns for a module, an optimizer, a loader: each goes through the strategy and the number format."""
+"""Fabric's module, optimizer and loader: each goes through the strategy and the number format."""
 
 from __future__ import annotations
 

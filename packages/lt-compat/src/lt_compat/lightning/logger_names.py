@@ -90,7 +90,7 @@ def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LightningLoggerBase(Logger):
-    """The base of loggers that were written for Lightning 1.x, with what it gave them.
+    """The base of loggers that were written for Lightning 1.x, with the members that it gave them.
 
     Args:
         agg_key_funcs: how values of one step are put together; lt logs each of them.

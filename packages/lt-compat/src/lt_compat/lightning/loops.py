@@ -242,7 +242,7 @@ class EvaluationLoop:
 
 
 def kept(name: str, stage: str) -> property:
-    """Return a Trainer's attribute that holds a loop of evaluation: lt's face, or what a subclass has set."""
+    """Return a Trainer's attribute that holds a loop of evaluation: lt's stand-in, or a subclass's own."""
 
     def read(trainer: Any) -> Any:
         return vars(trainer).get(f"_set_{name}") or EvaluationLoop(trainer, stage)
@@ -250,12 +250,12 @@ def kept(name: str, stage: str) -> property:
     def replace(trainer: Any, loop: Any) -> None:
         warn(
             f"trainer.{name} = {type(loop).__name__}(...) is kept to be read, but never called: lt's own loop "
-            "evaluates. What this class overrides goes into a Callback.",
+            "evaluates. Move the methods that this class overrides into a Callback.",
             code="LT939",
         )
         vars(trainer)[f"_set_{name}"] = loop
 
-    return property(read, replace, doc=f"What {name} reads; a loop that is set has no effect.")
+    return property(read, replace, doc=f"{name} for reading; setting a loop has no effect.")
 
 
 class PredictLoop:
@@ -296,7 +296,7 @@ class PredictLoop:
 
     @property
     def predictions(self) -> list[Any]:
-        """What ``predict_step`` has returned so far; for several loaders a list of such lists."""
+        """The results of ``predict_step`` so far; for several loaders a list of such lists."""
         return getattr(vars(self.trainer)["_run"], "outputs", None) or []
 
     @property
@@ -306,7 +306,7 @@ class PredictLoop:
 
     @property
     def epoch_batch_indices(self) -> list[Any]:
-        """For each loader those of all its batches, where a callback writes predictions at the end of the epoch."""
+        """The indices of all batches of each loader, where a callback writes predictions at the end of the epoch."""
         writer = import_module("lt_callbacks").BasePredictionWriter
         writers = (each for each in self.trainer.callbacks if isinstance(each, writer))
         return next((list(each._indices) for each in writers if each.interval.on_epoch), [])

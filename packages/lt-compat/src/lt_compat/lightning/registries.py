@@ -11,7 +11,7 @@ __all__ = ["ACCELERATORS", "STRATEGIES", "Registry"]
 
 
 class Registry(dict[str, dict[str, Any]]):
-    """What users registered, by name; asked for a name, also what packages bring.
+    """The objects that users registered, by name; asked for a name, also the entries of packages.
 
     Args:
         group: of entry points: ``"strategies"``.

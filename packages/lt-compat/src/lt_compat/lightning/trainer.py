@@ -236,8 +236,8 @@ _CONNECTORS = {
 
 
 def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the Trainer's arguments with what lt has no place for elsewhere: registered names, Lightning's
-    environments, what a strategy carries.
+    """Return the Trainer's arguments with parts that lt has no other place for: registered names, Lightning's
+    environments, a strategy's own parts.
     """
     new = dict(arguments)
     for name, registry in (("strategy", STRATEGIES), ("accelerator", ACCELERATORS)):
@@ -282,7 +282,7 @@ def _with_pickles(arguments: dict[str, Any]) -> dict[str, Any]:
 def trusting(base: type) -> type:
     """Return a class whose ``load_from_checkpoint`` trusts the file, where checkpoints hold any object.
 
-    Also where it is called with ``weights_only=True``: what else may be in the file, the caller has listed for torch.
+    Also where it is called with ``weights_only=True``: the caller has listed the file's other classes for torch.
     """
     plain: Any = base.__dict__["load_from_checkpoint"].__func__
 

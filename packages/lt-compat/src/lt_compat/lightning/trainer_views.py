@@ -1,4 +1,4 @@
-"""Parts of the Trainer under Lightning's names: each shows the part itself, and beside it what Lightning keeps there.
+"""Parts of the Trainer under Lightning's names: each shows the part itself, and beside it Lightning's attributes.
 
 A face passes for its part (``isinstance`` too), and holds nothing: it asks the Trainer whenever it is asked.
 """
@@ -38,10 +38,10 @@ class Face:
     """
 
     reads: ClassVar[Mapping[str, Callable[[Any, Any], Any]]] = {}
-    """What Lightning has there: each from the part and the Trainer."""
+    """Lightning's attributes: each from the part and the Trainer."""
 
     sets: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {}
-    """What of it can be set between runs: each in the Trainer, to a value."""
+    """The attributes that can be set between runs: each in the Trainer, to a value."""
 
     def __init__(self, part: Any, trainer: Any) -> None:
         self.__dict__.update(_part=part, _trainer=trainer)

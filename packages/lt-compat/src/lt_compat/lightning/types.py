@@ -36,7 +36,7 @@ OptimizerLRScheduler: TypeAlias = (
     | Sequence[Mapping[str, Any]]
     | None
 )
-"""What ``configure_optimizers`` returns; :meth:`lt_core.module.LightningModule.configure_optimizers` explains each."""
+"""A result of ``configure_optimizers``; :meth:`lt_core.module.LightningModule.configure_optimizers` explains each."""
 
 TRAIN_DATALOADERS: TypeAlias = Any
 """Any iterable of batches, or a nest of them in lists and dicts."""
@@ -46,7 +46,7 @@ EVAL_DATALOADERS: TypeAlias = Any
 
 
 class LRSchedulerConfigType(TypedDict, total=False):
-    """What ``configure_optimizers`` may say about a scheduler."""
+    """The settings of a scheduler in ``configure_optimizers``."""
 
     scheduler: Required[LRSchedulerTypeUnion]
     name: str | None
@@ -58,13 +58,13 @@ class LRSchedulerConfigType(TypedDict, total=False):
 
 
 class OptimizerConfig(TypedDict):
-    """What ``configure_optimizers`` may return for an optimizer alone."""
+    """The form of ``configure_optimizers`` for an optimizer alone."""
 
     optimizer: Optimizer
 
 
 class OptimizerLRSchedulerConfig(TypedDict):
-    """What ``configure_optimizers`` may return for an optimizer with its scheduler."""
+    """The form of ``configure_optimizers`` for an optimizer with its scheduler."""
 
     optimizer: Optimizer
     lr_scheduler: LRSchedulerTypeUnion | LRSchedulerConfigType

@@ -80,7 +80,7 @@ def main(words: Sequence[str]) -> int:
         if find_spec("lt") is None:
             from lt_core.plugins import install_hint
 
-            raise MigrationError(f"the names to write are those of lt: {install_hint('lt')}", code="LT165")
+            raise MigrationError(f"the names to write are lt's: {install_hint('lt')}", code="LT165")
         changes = [change for path in options.paths for change in _changes(path)]
     except MigrationError as error:
         print(f"lt migrate: error: {error}", file=sys.stderr)

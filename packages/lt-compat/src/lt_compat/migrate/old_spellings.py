@@ -1,4 +1,4 @@
-"""Spellings of 1.x that ``lt migrate`` rewrites, arguments of the Trainer and names of hooks, and what it leaves."""
+"""Spellings of 1.x (arguments of the Trainer, names of hooks) that ``lt migrate`` rewrites, or leaves as they are."""
 
 from __future__ import annotations
 

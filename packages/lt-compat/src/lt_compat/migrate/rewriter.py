@@ -22,7 +22,7 @@ def rewrite(text: str) -> tuple[str, list[Left]]:
     """Return source in the words of lt, and notes on the places to look at.
 
     Raises:
-        SyntaxError: for what is no Python.
+        SyntaxError: for invalid Python.
     """
     try:
         module = cst.parse_module(text)

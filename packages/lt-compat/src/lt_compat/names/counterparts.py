@@ -17,7 +17,7 @@ from lt_compat.names.paths import NAMES as PATHS
 __all__ = ["GONE", "ROOTS", "Counterpart", "counterpart", "module_in_lt", "path_below_root", "why_gone"]
 
 ROOTS = ("pytorch_lightning", "lightning.pytorch", "lightning.fabric", "lightning_fabric", "lightning")
-"""The packages under which Lightning was published, those with the longer path first."""
+"""The packages under which Lightning was published, longer paths first."""
 
 _MODULES = {
     "accelerators.gpu": "accelerators.cuda",
@@ -74,7 +74,7 @@ _NAMES = {
 GONE = {
     "metrics": "metrics have a package of their own: torchmetrics",
     "loops": "lt's loop is one function, lt_loops.fit.run_fit; a loop of your own stands on lt_core",
-    "overrides": "a strategy's bind() says what is called in place of training_step",
+    "overrides": "a strategy's bind() returns the call in place of training_step",
     "trainer.connectors": "the Trainer's parts are made in lt_loops.setup.resolve; not to be reached into",
     "trainer.states": "trainer.stage is a string, trainer.training, .validating... are flags",
     "utilities.xla_device": "ask lt.accelerators: Accelerator.available()",

@@ -1,6 +1,6 @@
 """Names that mean the same whatever module of Lightning they are imported from: where each comes from.
 
-These are for ``lt.compat`` alone. Those of :mod:`lt_compat.names.paths` are found from any module too, so that a deep
+These are for ``lt.compat`` alone. Names of :mod:`lt_compat.names.paths` are found from any module too, so that a deep
 path (``lightning.pytorch.plugins.environments.slurm``) needs no line of its own.
 """
 
@@ -62,7 +62,7 @@ lt_compat.lightning.summary:ModelSummary = summarize utilities.model_summary:Mod
 lt_compat.lightning.summary:get_human_readable_count = get_human_readable_count
 lt_core.errors:UsageError = MisconfigurationException
 """
-"""What takes the place of lt's own of that name."""
+"""Objects in place of lt's own of the same name."""
 
 _OTHERS = """
 torch.cuda:is_available = is_cuda_available

@@ -1,1 +1,1 @@
-"""What 1.x understood and lt does not: arguments, hooks, steps. :mod:`lt_compat.dialect` finds them where used."""
+"""Arguments, hooks and steps of 1.x that lt has no more. :mod:`lt_compat.dialect` finds them where used."""

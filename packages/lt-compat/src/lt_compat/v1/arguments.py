@@ -24,7 +24,7 @@ def translate(given: Mapping[str, Any], problems: list[ConfigError] | None = Non
         problems: gets the mistakes, in place of an error.
 
     Raises:
-        ConfigError: when an old and a new argument contradict each other, or for what 2.x no longer does.
+        ConfigError: when an old and a new argument contradict each other, or for an ability that 2.x has lost.
     """
     new = {name: value for name, value in given.items() if name not in _CHANGES}
     found: list[ConfigError] = [] if problems is None else problems

@@ -46,7 +46,7 @@ def _add_argparse_args(trainer: type, parent_parser: ArgumentParser, use_argumen
         parent_parser: where to add.
         use_argument_group: show them under a heading of their own.
     """
-    _note("Trainer.add_argparse_args(parser)", "LightningCLI, or parser.add_argument for those that you need")
+    _note("Trainer.add_argparse_args(parser)", "LightningCLI, or parser.add_argument for the arguments that you need")
     target: Any = parent_parser.add_argument_group(trainer.__name__) if use_argument_group else parent_parser
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(trainer) or "", re.MULTILINE)
     lines = {name: " ".join(line.split()).replace("``", "").replace("%", "%%") for name, line in found}

@@ -155,7 +155,7 @@ def log_returned(module: LightningModule, returned: Mapping[str, Any], where: st
         mine.update(new)
         warn(
             f"{where} returned {', '.join(map(repr, new))} to be logged, as up to 0.9: write self.log_dict({{...}}) "
-            "there, with prog_bar=True for what the progress bar shows.",
+            "there, with prog_bar=True for values in the progress bar.",
             code="LT904",
             category=LtDeprecationWarning,
             about=getattr(module, where),

@@ -1,1 +1,1 @@
-"""What ``LightningModule`` and ``Callback`` are made of: ``lt_core`` promises the names, not these modules."""
+"""The base classes of ``LightningModule`` and ``Callback``: ``lt_core`` promises the names, not these modules."""

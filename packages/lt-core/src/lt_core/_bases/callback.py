@@ -8,7 +8,7 @@ __all__ = ["CallbackBase"]
 
 
 class CallbackBase:
-    """The part of a ``Callback`` that knows no Trainer, so that what describes a Trainer can name it.
+    """The part of a ``Callback`` that knows no Trainer, so that a description of a Trainer can name it.
 
     Attributes:
         before: names of callback classes that this one must precede.
@@ -17,12 +17,12 @@ class CallbackBase:
         monitors: reads logged metrics at the end of an epoch; one that waits for a single metric has its name as
             ``monitor``, which is looked at in the sanity check.
         role: which of the Trainer's defaults this callback stands in for: ``"progress_bar"``, ``"summary"``,
-            ``"checkpoint"``, or none. The default is left out where the user gives one of the same role. That of an
-            ``"exception_checkpoint"`` stays; ``ckpt_path="last"`` looks into the ``dirpath`` of both.
+            ``"checkpoint"``, or none. The default is left out where the user gives one of the same role; for an
+            ``"exception_checkpoint"`` it stays, and ``ckpt_path="last"`` searches the ``dirpath`` of both.
         batch_hooks_every: which optimizer steps its training batch hooks must see one by one where several are one
             CUDA graph (``step=GraphSteps(8)``): 1 for each, n for every n-th, 0 for none in particular;
             a subclass with such a hook of its own has 1 where it says nothing.
-            In between ``outputs`` is empty, and weights and counters are those of the last step that was done.
+            In between ``outputs`` is empty, and weights and counters are from the last finished step.
     """
 
     before: tuple[str, ...] = ()
@@ -79,8 +79,8 @@ class CallbackBase:
     def on_saved(self, path: str) -> None:
         """A checkpoint that this callback asked for by ``trainer.request_save(path, owner=self)`` is with the writer.
 
-        It is complete, or is being written in the background. What is asked of ``trainer.checkpoint_io`` and
-        ``trainer.remove_checkpoint`` from here on happens after it, and not at all where it fails; then
+        It is complete, or is being written in the background. Later calls of ``trainer.checkpoint_io`` and
+        ``trainer.remove_checkpoint`` take effect after the write, and are dropped where it fails; then
         :meth:`on_save_failed` follows, before the next checkpoint is written or as the run ends.
         """
 

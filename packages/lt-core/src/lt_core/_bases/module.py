@@ -40,7 +40,7 @@ __all__ = ["ModuleBase"]
 
 
 class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
-    """The part of a ``LightningModule`` that knows no Trainer, so that what describes a Trainer can name it."""
+    """The part of a ``LightningModule`` that knows no Trainer, so that a description of a Trainer can name it."""
 
     automatic_optimization: bool = True
     example_input_array: Any = None
@@ -151,7 +151,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
         Args:
             name: key in the loggers and in ``trainer.callback_metrics``; with both ``on_step`` and ``on_epoch`` it
                 shows as ``name_step`` and ``name_epoch``; with several loaders ``/dataloader_idx_N`` is added.
-            value: what to log; outside of a Trainer's run a warning says that nothing is.
+            value: the value to log; outside of a Trainer's run a warning says that nothing is logged.
             prog_bar: show it in the progress bar.
             logger: send it to the loggers; default True.
             on_step: send the value of this step (every ``log_every_n_steps`` steps); default True in training batches.
@@ -209,7 +209,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
         """Log each item of ``dictionary`` (or of a ``MetricCollection``) by :meth:`log`, with the same settings.
 
         Raises:
-            LogError: for what has no items, and as in :meth:`log`.
+            LogError: for an argument without items, and as in :meth:`log`.
         """
         collection: Any = dictionary
         if not hasattr(collection, "items"):

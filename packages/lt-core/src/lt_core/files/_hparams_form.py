@@ -163,7 +163,7 @@ def _simple(value: Any) -> Any | None:
     return None
 
 
-# ---- what annotations bring back -------------------------------------------------------------------------------------
+# ---- values restored by annotations ----------------------------------------------------------------------------------
 
 
 def constructor_hints(cls: type[Any]) -> dict[str, Any]:

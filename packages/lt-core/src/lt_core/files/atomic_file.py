@@ -1,7 +1,7 @@
 """Files that are complete or not there: written beside their final name, synced, checked, then renamed.
 
 A write that was killed leaves a file ``.<name>.<id>.tmp``, which no reader takes for the real one. Its writer holds a
-lock on it while it lives, so that :func:`clean_leftovers` deletes only what nobody writes any more.
+lock on it while it lives, so that :func:`clean_leftovers` deletes only files without a writer.
 """
 
 import contextlib

@@ -108,6 +108,6 @@ def warn_of_newer(tree: Mapping[Any, Any], path: object) -> None:
     if header is not None and header.format > FORMAT:
         warn(
             f"{path} was written by a newer version of lt, in format {header.format}; this one knows {FORMAT} "
-            "and older, and passes over what it does not understand. Update lt before you go on from this file.",
+            "and older, and ignores entries that it does not know. Update lt before you go on from this file.",
             code="LT622",
         )

@@ -77,7 +77,7 @@ def key_path(root: str, keys: tuple[Any, ...]) -> str:
 
 
 class Walk:
-    """One walk over a tree. What occurs twice is visited once, so that it stays one object."""
+    """One walk over a tree. A repeated object is visited once, so that it stays one object."""
 
     def __init__(self, root: str = "checkpoint", tensor: Callable[[Tensor], Tensor] | None = None) -> None:
         self.root, self.tensor = root, tensor

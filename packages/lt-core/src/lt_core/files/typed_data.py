@@ -238,7 +238,7 @@ def changed(value: Any, changes: Iterable[Change]) -> Any:
             else:
                 here.append(change)
     if inside and isinstance(value, dict):
-        for key, below in inside.items():  # in the order of the walk: what occurs twice was marked where it came first
+        for key, below in inside.items():  # in the order of the walk: a repeated object was marked at its first place
             if key in value:
                 value[key] = changed(value[key], below)
     elif inside and type(value) in (list, tuple):

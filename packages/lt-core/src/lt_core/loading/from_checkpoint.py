@@ -54,7 +54,7 @@ def load_from_checkpoint(
 
     Saved hyperparameters that ``cls.__init__`` takes go there, ``kwargs`` over them. Where its annotations ask for an
     enum, a path or a dataclass, plain data is turned back to one. Then a module's ``on_load_checkpoint`` is called and
-    its weights are loaded; a datamodule's ``load_state_dict`` gets what it saved.
+    its weights are loaded; a datamodule's ``load_state_dict`` gets its saved state.
 
     Raises:
         CheckpointError: for a file that cannot be read, hyperparameters that are missing, weights that do not fit.
@@ -151,7 +151,7 @@ def load_state_dict_strictly(
         return
     way_out = "Load it into the class and with the arguments that it was made with" + _made_with(module, hparams or {})
     if not shapes:
-        way_out += ", or load what fits with strict=False"
+        way_out += ", or load the weights that fit with strict=False"
     raise CheckpointError(f"{text} {way_out}.", code="LT662")
 
 

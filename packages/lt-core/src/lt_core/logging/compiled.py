@@ -1,5 +1,5 @@
 """Logging from a compiled step. A module of its own: ``torch.compiler.disable`` imports the compiler, which takes
-seconds, and only those who compile should wait for it.
+seconds, which only users of torch.compile should wait for.
 """
 
 from typing import Any

@@ -50,7 +50,7 @@ class Recorder:
     Attributes:
         slots: the slot of each name in the present hook; None while nothing is collected.
         rank: number of this process in the job.
-        deferred: where calls of ``self.log`` are kept that :meth:`log` makes later, as those of a compiled step; None
+        deferred: calls of ``self.log`` that :meth:`log` makes later, such as calls in a compiled step; None
             where they are made now.
     """
 

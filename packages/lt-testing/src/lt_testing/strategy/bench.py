@@ -1,4 +1,4 @@
-"""What a check works with: strategies to try, modules and data to train, and the plain loop as the oracle."""
+"""The equipment of a check: strategies to try, modules and data to train, and the plain loop as the oracle."""
 
 from __future__ import annotations
 

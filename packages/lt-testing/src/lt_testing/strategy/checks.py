@@ -1,4 +1,4 @@
-"""What a check is: a function that runs on every rank, and when it does not apply."""
+"""A check: a function that runs on every rank, and the conditions under which it does not apply."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Check:
 
     Attributes:
         name: a sentence with underscores; the test is called ``test_<name>``.
-        run: what every rank does; an exception on one rank fails the check.
+        run: the function of every rank; an exception on one rank fails the check.
         skip: returns why the check does not apply to a strategy with these capabilities on so many ranks, or None.
     """
 

@@ -26,12 +26,12 @@ __all__ = ["Outcome", "StrategyConformance", "xfail"]
 
 @dataclass
 class Outcome:
-    """What a launch left.
+    """The results of a launch.
 
     Attributes:
         results: for each check, the ``(status, text)`` of each rank.
-        error: what the launch raised.
-        again: what a second launch returned, or the error that it raised.
+        error: the launch's error.
+        again: the result of a second launch, or its error.
         heard: which ranks got an error when another one had closed with one and stayed.
     """
 
@@ -118,7 +118,7 @@ class StrategyConformance:
         """Launch from a process of its own: a rank alone runs in the caller's, and later forks would miss threads."""
 
         def work(end: Any) -> None:
-            torch.set_num_threads(1)  # those of the caller's OpenMP pool are not here, and would be waited for
+            torch.set_num_threads(1)  # the threads of the caller's OpenMP pool are not here, and would be waited for
             outcome = cls._launched(strategy, world_size, folder)
             try:
                 end.send(outcome)
@@ -158,7 +158,7 @@ class StrategyConformance:
         _leave_group()
         if world_size > 1:
             third = cls._placed(strategy, world_size)
-            with suppress(Exception):  # what counts is what the ranks heard
+            with suppress(Exception):  # only the ranks' own notes count
                 third.launch(run_left, folder, third)
             _leave_group()
             outcome.heard = sorted(int(path.name.partition("_")[2]) for path in folder.glob("heard_*"))

@@ -25,16 +25,16 @@ PATIENCE = float(os.environ.get("LT_KIT_PATIENCE", "300"))
 
 
 class DeliberateError(Exception):
-    """What the last rank raises at the end, to see that all ranks end with it."""
+    """The last rank's error at the end, with which all ranks must end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What the ranks are to do; pickled by launchers that pickle.
+    """The ranks' task; pickled by launchers that pickle.
 
     Attributes:
         strategy: a name, or a factory without arguments.
-        folder: what all ranks see.
+        folder: seen by all ranks.
         tolerance: how far numbers may be from plain torch's on the CPU.
     """
 
@@ -79,7 +79,7 @@ def run_again(outer: Strategy) -> RunResult:
 def run_left(folder: Path, outer: Strategy) -> RunResult:
     """Have the last rank close with an error and stay: the others hear of it from the strategy, not from a launcher.
 
-    Each of them leaves ``heard_<rank>``, with what it heard.
+    Each of them leaves its notes in ``heard_<rank>``.
     """
     outer.open()
     others = outer.world_size - 1
@@ -138,7 +138,7 @@ def _outcome(run: Callable[[Bench], None], bench: Bench) -> tuple[str, str]:
 
 
 def _wait_for_others(folder: Path, lines: int, world_size: int) -> None:
-    """Wait by files, since the strategy's own means are what is being tried."""
+    """Wait by files, since the strategy's own means are under test."""
     waiting = set(range(world_size))
     while waiting:
         for rank in sorted(waiting):

@@ -233,7 +233,7 @@ def a_run_that_resumes_ends_as_the_uninterrupted_one(bench: Bench) -> None:
 
 @check(unless=("exact",))
 def replicas_that_differ_go_on_as_they_were_when_a_run_resumes(bench: Bench) -> None:
-    """What a rank needs for it beyond module and optimizers is ``Strategy.state_dict``."""
+    """``Strategy.state_dict`` holds a rank's state beyond module and optimizers."""
     samples = 6 * SAMPLES * bench.world_size
     whole = _trainer(bench, max_epochs=2)
     whole.fit(Lit(), _loader(bench, samples))
