@@ -36,7 +36,7 @@ NAMES: dict[str, dict[str, str]] = {{
 
 DOCS = {{
 {docs}}}
-"""What each module is for."""
+"""The purpose of each module."""
 '''
 
 

@@ -258,7 +258,7 @@ def test_what_a_communication_hook_remembers_is_saved_with_the_run():
 
 def test_a_communication_hook_s_state_that_cannot_be_saved_is_told_in_a_resume():
     strategy = DDP(ddp_comm_state=object())
-    with pytest.warns(LtWarning, match=r"the object cannot be saved, so what it remembers begins anew.*\[LT728\]"):
+    with pytest.warns(LtWarning, match=r"the object cannot be saved, so its memory begins anew.*\[LT728\]"):
         strategy.load_state_dict(strategy.state_dict())
 
 

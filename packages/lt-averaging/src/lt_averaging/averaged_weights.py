@@ -20,7 +20,7 @@ def as_device(who: str, value: object, instead: str = "") -> torch.device | None
     """Return the device that ``value`` names: a torch.device, a name or the number of a GPU; None stays None.
 
     Raises:
-        ConfigError: for anything else; ``instead`` says what was probably meant by it.
+        ConfigError: for anything else; ``instead`` names the probable meaning.
     """
     if value is None or isinstance(value, torch.device):
         return value
@@ -112,7 +112,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def load(self, tensors: dict[str, Tensor], num_averaged: int) -> None:
-        """Take back what :meth:`tensors` returned; names that the module lacks are skipped."""
+        """Restore the tensors of :meth:`tensors`; names that the module lacks are skipped."""
         for name, tensor in tensors.items():
             if name in self._names:
                 self._mean[self._names[name]].copy_(tensor)

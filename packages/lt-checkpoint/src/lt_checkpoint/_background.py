@@ -164,7 +164,7 @@ class AsyncCheckpointIO(Wrapping):
 def available_memory() -> int | None:
     """Return the bytes of memory that this process may still take, or None where the system does not say.
 
-    By hand, since ``psutil`` says what the machine has and not what a container may take.
+    By hand, since ``psutil`` reports the machine's memory and not a container's limit.
     """
     free = _number_in("/proc/meminfo", "MemAvailable:")
     if free is None:

@@ -103,7 +103,7 @@ def remove_remote(url: str, options: Any = None) -> None:
 
 @contextmanager
 def _file(url: str, done: str, options: Any = None) -> Iterator[tuple[Any, str]]:
-    """Give the file system and the path in it of ``url``, for what is ``done`` there; every error names the URL."""
+    """Give the file system and the path in it of ``url``, for the work ``done`` there; every error names the URL."""
     try:
         import fsspec  # type: ignore[import-untyped]
 

@@ -64,7 +64,7 @@ def read_checkpoint(
     verify: bool = True,
     name: str | None = None,
 ) -> dict[str, Any]:
-    """Return the tree in a checkpoint file; the arguments are those of :func:`lt_checkpoint.load`.
+    """Return the tree in a checkpoint file; the arguments are :func:`lt_checkpoint.load`'s.
 
     Args:
         source: a path, or a file open for reading in binary. Only a path can be mapped (``mmap``).
@@ -298,7 +298,7 @@ def _check_device(location: str | torch.device) -> None:
 
 
 def _moved(function: Callable[[Any, str], Any], storage: Any, location: str) -> Any:
-    """Return what a function of the user's makes of a storage."""
+    """Return the result of a user's function for a storage."""
     try:
         return function(storage, location)
     except Exception as error:

@@ -111,7 +111,7 @@ def _marked(value: Any) -> Any:
     """Return ``value`` with its tuples as dicts, so that they come back as tuples.
 
     Raises:
-        TypeError: for what JSON does not hold.
+        TypeError: for a value that JSON does not hold.
     """
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {name: _marked(item) for name, item in value.items()}

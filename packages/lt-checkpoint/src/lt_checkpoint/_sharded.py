@@ -103,8 +103,9 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
 
         The ranks share the work of comparing the files' checksums, and raise the same error. So the bytes are read
         twice, by two ranks perhaps: a damaged folder is refused before anything changes, here; tensors are read when
-        the module is there and then the optimizers, in place, and torch's reader reads of a file only what this rank
-        needs (of other ranks' files, where their number changed), which no checksum of a file can be compared with.
+        the module is there and then the optimizers, in place, and torch's reader reads of a file only the parts that
+        this rank needs (of other ranks' files, where their number changed), which no checksum of a file can be compared
+        with.
         """
         self.settle()
         if not is_one(path):
@@ -240,7 +241,7 @@ class _Beside(Ranks):
 
 
 class _Folder(Stored):
-    """Tensors in a folder, None by name; ``read`` is what reads them."""
+    """Tensors in a folder, None by name; ``read`` reads them."""
 
     def __init__(self, read: Callable[[Mapping[str, Tensor]], Tree], names: Iterable[str] = ()) -> None:
         super().__init__(dict.fromkeys(names))

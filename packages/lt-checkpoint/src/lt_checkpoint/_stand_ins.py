@@ -2,7 +2,7 @@
 
 Lightning's files name its own classes, ``argparse.Namespace``, paths, numpy's numbers, OmegaConf's nodes. Reading gives
 plain data for them: dicts, strings, numbers, tensors. Any other class becomes its name, and so does each object of it:
-what belongs to other libraries, to the user's own scripts, and the data types of Python's standard library. numpy's are
+classes of other libraries and of the user's own scripts, and the data types of Python's standard library. numpy's are
 read by hand, since a file that names them must load where numpy is not installed.
 """
 
@@ -38,7 +38,7 @@ _OF_TORCH += ("torch.utils.data.",)
 _NAMES = frozenset(f"builtins.{kind}" for kind in ("bool", "dict", "float", "int", "list", "object", "str", "tuple"))
 _NAMES |= {"numpy.ndarray", "typing.Any"}
 MEMBER = "builtins.getattr"
-"""What protocol 2 calls for a class in a class, and for a method."""
+"""The call of protocol 2 for a class in a class, and for a method."""
 
 
 def known(name: str) -> bool:

@@ -185,7 +185,7 @@ def _check_written(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file) as archive:
             archive.read(next(name for name in archive.namelist() if name.endswith("/data.pkl")))
     except (zipfile.BadZipFile, StopIteration) as error:
-        raise OSError(errno.EIO, f"what was written is read back otherwise: {error}") from error
+        raise OSError(errno.EIO, f"the written file is read back otherwise: {error}") from error
 
 
 @contextmanager

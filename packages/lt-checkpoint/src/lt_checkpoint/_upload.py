@@ -29,7 +29,7 @@ class UploadingCheckpointIO(AsyncCheckpointIO):
     ``Trainer(plugins=UploadingCheckpointIO("s3://bucket/run"))``. A file lies in the folder of the URL under its own
     name: complete or not there; an older file of the name stays until then. A run ends when all is uploaded. An upload
     that fails is tried again; one that goes on failing is reported once, is in :attr:`upload_errors` by its URL, and
-    keeps what it would have replaced from being deleted. What is newer than an upload that waits under the same name
+    protects the file that it would have replaced. A newer upload than one that waits under the same name
     takes its place. Checkpoints that are folders (sharded ones) are not uploaded. Of files of one name in two folders
     the one written last is there. A resumed process does not send the uploads that a killed one had left.
 
@@ -172,7 +172,7 @@ class _Uploads:
                 if not self._jobs:
                     self._thread = None
                     return
-                # nothing goes before what is newer has come
+                # nothing is deleted before a newer file has arrived
                 url = next((url for url, file in self._jobs.items() if file is not None), next(iter(self._jobs)))
                 file = self._jobs.pop(url)
             try:
@@ -193,7 +193,7 @@ class _Uploads:
             what = "uploaded" if file is not None else "deleted"
             warn(
                 f"{url} is not {what} after {self._retries + 1} tries: {str(error).rstrip('.')}. Training goes on, "
-                "the files here are complete, and what is older stays there. Further ones are tried, and are in "
+                "the files here are complete, and older ones stay there. Further ones are tried, and are in "
                 "UploadingCheckpointIO.upload_errors where they fail.",
                 code="LT420",
             )

@@ -36,7 +36,7 @@ class CombinedLoader:
     - ``"max_size_cycle"``: a batch of each; ends with the longest, and shorter ones start anew.
     - ``"sequential"``: one loader after the other.
     - ``"weighted"``: in each turn one loader, chosen at random by ``weights``; ends when each was read to its end once,
-      and those that ended before start anew. The choice is a function of ``seed`` and epoch, not of the process's
+      and loaders that ended before start anew. The choice is a function of ``seed`` and epoch, not of the process's
       generators.
 
     Attributes:

@@ -32,7 +32,7 @@ _OLD_ARGUMENTS = ("train_transforms", "val_transforms", "test_transforms", "dims
 class LightningDataModule(DataSource, HyperparametersMixin):
     """Data for a Trainer: define ``prepare_data``, ``setup`` and the loaders that you need.
 
-    ``setup`` runs in each run. The random numbers that it draws are those of its first call, for every stage, by hand
+    ``setup`` runs in each run. It draws the random numbers of its first call, for every stage, by hand
     too, and in another process that reads the checkpoint: a random split stays as it is until the generators are seeded
     anew (:func:`lt_core.data_setup.draws_repeated`).
 
@@ -86,7 +86,8 @@ class LightningDataModule(DataSource, HyperparametersMixin):
                 wrapped.counts = True  # type: ignore[attr-defined]
                 setattr(cls, name, wrapped)
 
-    # ---- the user's hooks beside those of DataSource -----------------------------------------------------------------
+    # ---- the user's hooks beside DataSource's
+    # -------------------------------------------------------------------------
 
     def reset(self, stage: str) -> None:
         """Drop the loaders of ``setup(stage)``, which is about to run again."""
@@ -139,7 +140,8 @@ class LightningDataModule(DataSource, HyperparametersMixin):
             predict_dataset: the same for prediction.
             batch_size: samples per batch of each loader.
             num_workers: worker processes of each loader.
-            datamodule_kwargs: further arguments of the class; those of these names that it takes, it gets too.
+            datamodule_kwargs: further arguments of the class; it also gets those arguments of this method that it
+                takes.
         """
         taken = inspect.signature(cls.__init__).parameters
         own = cls.__init__ is not LightningDataModule.__init__

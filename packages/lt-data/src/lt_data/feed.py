@@ -25,8 +25,8 @@ _MOMENT = 0.5
 class LoaderFeed(Feed):
     """Reads a :class:`~lt_data.reader.Reader`, epoch by epoch.
 
-    Its state: epoch, batches done, the shard it was read for, the kind of reader, what the reader needs to continue in
-    the middle of the epoch (``inside``), and what outlives an epoch (``rest``).
+    Its state: epoch, batches done, the shard it was read for, the kind of reader, the reader's state
+    within the epoch (``inside``), and its state across epochs (``rest``).
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class LoaderFeed(Feed):
     def _keep_place(self) -> None:
         """Note where an error came, for a checkpoint that is written because of it."""
         if self.stage == "fit":
-            with contextlib.suppress(Exception):  # the error is reported, not what it leads to here
+            with contextlib.suppress(Exception):  # the error is reported, not its consequences here
                 self._failed = (self.state_dict(), self.state_before())
 
     def _leave(self) -> None:

@@ -50,7 +50,7 @@ def prepare(call: Callable[[], None], ranks: Ranks, each_node: bool) -> None:
 
 
 def _share(ranks: Ranks, outcome: str, *, leads: bool, leaders: int) -> str:
-    """Post this rank's outcome where it leads, wait for those of the leaders; return the first failure, or ""."""
+    """Post this rank's outcome where it leads, wait for the leaders' outcomes; return the first failure, or ""."""
     if type(ranks).peek is Ranks.peek:  # a strategy without a side channel: a collective, with its timeout
         return next((failure for failure in ranks.gather_objects(outcome) if failure), "")
     key = f"prepare/{next(_calls)}"

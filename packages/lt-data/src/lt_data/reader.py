@@ -8,7 +8,7 @@ from typing import Any
 from lt_core.strategy import Shard
 
 State = dict[str, Any]
-"""What a reader needs to go on, as plain data."""
+"""A reader's state to go on from, as plain data."""
 
 
 class Reader:

@@ -1,4 +1,4 @@
-"""What a fit would do, said before machines are rented: ranks, memory, steps, what happens when (a package of lt)."""
+"""The plan of a fit before machines are rented: ranks, memory, steps, schedule (a package of lt)."""
 
 from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""What a Trainer would do, as text: who runs where, on how much data, and what happens when."""
+"""The plan of a Trainer as text: who runs where, on how much data, and the schedule of events."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def explain(
     accelerator: str | None = None,
     strategy: str | Strategy | None = None,
 ) -> str:
-    """Return the plan of a fit as text: what :meth:`lt_loops.Trainer.explain` prints.
+    """Return the plan of a fit as text, for :meth:`lt_loops.Trainer.explain`.
 
     Args:
         trainer: whose fit it would be.

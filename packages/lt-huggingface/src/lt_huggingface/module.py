@@ -20,7 +20,7 @@ IGNORED = -100
 
 
 class TransformersModule(LightningModule):
-    """Trains a model that computes its own loss: ``model(**batch).loss``, as those of transformers do.
+    """Trains a model that computes its own loss: ``model(**batch).loss``, as models of transformers do.
 
     Logged are ``train_loss``, ``val_loss`` and ``test_loss``; metrics are yours to log in :meth:`on_output`. Where
     tokens have labels, means weigh each of them the same, over accumulated batches and ranks too, however they are
@@ -32,7 +32,7 @@ class TransformersModule(LightningModule):
         lr: the highest learning rate.
         weight_decay: for parameters of two and more dimensions; biases and norms have none.
         warmup_steps: optimizer steps in which the rate rises from 0; a share of all where it is below 1.
-        schedule: what follows: ``"linear"`` and ``"cosine"`` fall to 0 at the last step, ``"constant"`` stays.
+        schedule: after the warmup: ``"linear"`` and ``"cosine"`` fall to 0 at the last step, ``"constant"`` stays.
 
     Raises:
         ConfigError: for a schedule that is none of these.
@@ -55,11 +55,11 @@ class TransformersModule(LightningModule):
         self.model = model.train()
 
     def on_output(self, output: Any, batch: Mapping[str, Any], stage: str) -> None:
-        """Look at what the model returned, and log metrics; here nothing.
+        """Look at the model's outputs, and log metrics; here nothing.
 
         Args:
             output: of the model: ``loss``, ``logits``...
-            batch: what it was called with.
+            batch: the model's inputs.
             stage: ``"train"``, ``"val"`` or ``"test"``.
         """
 

@@ -29,10 +29,10 @@ class FolderLogger(BufferedLogger):
     where somebody removed it.
 
     Args:
-        save_dir: folder of all experiments; a URL that fsspec knows (``s3://bucket/logs``) gets copies of what is
-            written to a local folder, with each write.
+        save_dir: folder of all experiments; a URL that fsspec knows (``s3://bucket/logs``) gets copies of
+            the files in a local folder, with each write.
         name: of the experiment, the folder below; may be empty.
-        version: of the run: a number N for the folder ``version_N``, or the folder's name; it is that of each fit with
+        version: of the run: a number N for the folder ``version_N``, or the folder's name; each fit has it with
             this logger. None takes the next number, for each fit that continues none.
         sub_dir: folder below that one for this logger's files.
         prefix: put before each metric's name, with a ``-`` between.

@@ -49,7 +49,7 @@ def _size(value: Any, sizes: dict[int, int]) -> int:
 
 
 def add_hparams_file(checkpoint: dict[str, Any], path: str | PathLike[str]) -> None:
-    """Replace the hyperparameters in a checkpoint by those of a file, for ``load_from_checkpoint(hparams_file=...)``.
+    """Replace the hyperparameters in a checkpoint by a file's, for ``load_from_checkpoint(hparams_file=...)``.
 
     Values of which the file has the shape only (large tensors) stay the checkpoint's, and names of foreign classes go
     to ``hparams_by_name``: they must be passed by keyword.
@@ -93,7 +93,7 @@ def read_hparams_file(path: str | PathLike[str]) -> dict[str, Any]:
 
 def _yaml(file: Path) -> Any:
     class Loader(yaml.SafeLoader):
-        """Reads the names of foreign classes as text; those of Python's own modules are refused, as in any file."""
+        """Reads the names of foreign classes as text; names of Python's own modules are refused, as in any file."""
 
     def named(loader: Any, suffix: str, node: Any) -> Any:
         kind, _, name = suffix.partition(":")

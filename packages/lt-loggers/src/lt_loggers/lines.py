@@ -76,7 +76,7 @@ class LineFile(LogFile):
                         return True
         warn(
             f"The checkpoint was made when {self.path} had {wanted} rows, but the file "
-            f"{f'has {found}' if found < wanted else 'holds others'}: new rows follow what is there, and none is "
+            f"{f'has {found}' if found < wanted else 'holds others'}: new rows follow the old ones, and none is "
             "dropped. Copy the run's log folder along with its checkpoints to continue its files.",
             code="LT550",
         )

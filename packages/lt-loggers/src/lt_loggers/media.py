@@ -1,8 +1,8 @@
-"""What can be logged beside numbers: images, figures, histograms, texts, tables, audio and video.
+"""Kinds of logged values beside numbers: images, figures, histograms, texts, tables, audio and video.
 
 ``trainer.log_media(name, value)`` takes raw values where their kind is plain to see; :func:`as_media` says which that
-is. The classes here say it where it is not (a matrix as a histogram), or add what a raw value lacks (a sample
-rate)::
+is. The classes here say it where it is not (a matrix as a histogram), or add information that a raw value lacks (a
+sample rate)::
 
     trainer.log_media("sample", images[0])                         # a tensor of shape (3, H, W): an image
     trainer.log_media("weights", Histogram(layer.weight))
@@ -78,7 +78,7 @@ class Histogram(Media):
     """How values are distributed.
 
     Args:
-        values: tensor, array or sequence of numbers of any shape; those that are not finite are left out.
+        values: tensor, array or sequence of numbers of any shape; values that are not finite are left out.
         bins: number of bins of equal width.
 
     Attributes:

@@ -13,7 +13,7 @@ from lt_core.errors import ConfigError
 
 
 class Mirror:
-    """Copies files that have changed to where fsspec finds ``url``, and those of an earlier process from there.
+    """Copies files that have changed to where fsspec finds ``url``, and an earlier process's files from there.
 
     Args:
         url: the remote folder, ``s3://bucket/logs``.

@@ -20,7 +20,7 @@ Row = tuple[int | float, float, dict[str, Number]]
 class Rows:
     """A buffer of rows that knows when it is time to write them.
 
-    Adding a row costs about a microsecond: values on the CPU are read right away (0.1 µs each), those on a device are
+    Adding a row costs about a microsecond: values on the CPU are read right away (0.1 µs each), values on a device are
     copied there, which waits for nothing, and fetched all together by :meth:`read`.
 
     Args:

@@ -30,8 +30,8 @@ class Uploads:
     """Remembers uploaded files by path and time of change.
 
     Args:
-        log_model: ``"all"`` uploads each checkpoint when it is saved, True those that are kept at the end (each one at
-            once where the callback keeps all), False none.
+        log_model: ``"all"`` uploads each checkpoint when it is saved, True the checkpoints that are kept at the end
+            (each one at once where the callback keeps all), False none.
     """
 
     def __init__(self, log_model: Literal["all"] | bool) -> None:

@@ -24,7 +24,7 @@ _MULTIPLE = 16
 
 
 class _EightBits(Mixed):
-    """``"bf16-mixed"``, in which linear layers multiply in 8 bits; checkpoints are those of ``"bf16-mixed"``."""
+    """``"bf16-mixed"``, in which linear layers multiply in 8 bits; checkpoints are as of ``"bf16-mixed"``."""
 
     def __init__(self, ignore_modules: Iterable[str]) -> None:
         super().__init__(torch.bfloat16)

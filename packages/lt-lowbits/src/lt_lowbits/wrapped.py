@@ -23,7 +23,8 @@ __all__ = ["flatten_tensor", "restore_tensors", "unflatten_weights"]
 
 
 def flatten_tensor(value: Any) -> tuple[dict[str, Tensor], list[Any] | None]:
-    """Return the parts of a tensor by name, and what :func:`restore_tensors` needs: class, context, shape, strides.
+    """Return the parts of a tensor by name, and the arguments of :func:`restore_tensors`: class, context, shape,
+    strides.
 
     None in its place for a class that nobody has declared safe, or whose context is no plain data.
     """
@@ -35,7 +36,7 @@ def flatten_tensor(value: Any) -> tuple[dict[str, Tensor], list[Any] | None]:
 
 
 def restore_tensors(tree: dict[str, Any]) -> None:
-    """Make the low-bit states of optimizers in a checkpoint, in place, when what declares their classes is imported.
+    """Make the low-bit states of optimizers in a checkpoint, in place, when the module of their classes is imported.
 
     Raises:
         CheckpointError: for a class that nothing has declared safe.
@@ -54,7 +55,7 @@ def restore_tensors(tree: dict[str, Any]) -> None:
 
 
 def _wrapper(known: Any, detail: list[Any], value: Any) -> Any:
-    with contextlib.suppress(Exception):  # what a class makes of senseless parts
+    with contextlib.suppress(Exception):  # errors of a class for senseless parts
         return known.__tensor_unflatten__(value, *detail[1:])
     return value
 

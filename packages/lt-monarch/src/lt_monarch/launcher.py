@@ -60,7 +60,7 @@ class MonarchLauncher(Launcher):
         self.hosts, self.retries, self.patience = hosts, retries, patience
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to the ranks: not the hosts, which are for the process that launches."""
+        """The state for the ranks: without the hosts, which are for the process that launches."""
         return self.__dict__ | {"hosts": None}
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
@@ -115,7 +115,7 @@ class MonarchLauncher(Launcher):
 
 
 class _Rank(Actor):  # type: ignore[misc]
-    """What runs in a process: one rank, as often as it is asked."""
+    """A rank in a process, which runs as often as it is asked."""
 
     @endpoint  # type: ignore[untyped-decorator]
     def run(self, payload: bytes, environment: Environment) -> tuple[bytes | None, bytes | None, str, bool]:
@@ -125,7 +125,7 @@ class _Rank(Actor):  # type: ignore[misc]
             The pickled result, of rank 0; None where it failed. The pickled exception, None where it cannot be pickled;
             its text. Whether the process has left its process group, so that it can enter another one.
         """
-        gc.collect()  # what an earlier run left
+        gc.collect()  # left by an earlier run
         if "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(max(1, (os.cpu_count() or 1) // environment.local_world_size))
         try:
@@ -178,7 +178,7 @@ class _Seat:
         self.is_lost = False
 
     def fate(self) -> str | None:
-        """Return what became of the process, as its second actor tells; None where it lives."""
+        """Return the fate of the process, as its second actor tells; None where it lives."""
         try:
             self.warden.place.call_one().get(timeout=_ANSWER)
         except TimeoutError:
@@ -196,7 +196,7 @@ class _Seat:
 
 
 def _attempt(payload: bytes, seats: list[_Seat], local: int, restart: int) -> RunResult:
-    """Run the function on all seats; return rank 0's result, or raise what ended the rank that failed first."""
+    """Run the function on all seats; return rank 0's result, or raise the error of the rank that failed first."""
     places = []
     for rank, place in enumerate([seat.warden.place.call_one() for seat in seats]):
         try:
@@ -223,7 +223,7 @@ def _attempt(payload: bytes, seats: list[_Seat], local: int, restart: int) -> Ru
 
 
 def _first_failure_or_result(seats: list[_Seat]) -> RunResult:
-    """Wait for all ranks, or raise what ended the first one that failed."""
+    """Wait for all ranks, or raise the error of the first one that failed."""
     waiting, told, suspicion, since = set(range(len(seats))), b"", None, 0.0
     lost: dict[int, str] = {}
     while waiting:
@@ -262,7 +262,7 @@ def _first_failure_or_result(seats: list[_Seat]) -> RunResult:
 
 
 def _lost(ranks: dict[int, str], seats: list[_Seat], said: Exception | None = None) -> RankError:
-    """Return which ranks died and why, with what one that lives has said of it."""
+    """Return which ranks died and why, with a living rank's report."""
     for rank in ranks:
         seats[rank].is_lost = True
     died = " ".join(f"Rank {rank} of {len(seats)} died: {why}" for rank, why in ranks.items())
@@ -283,7 +283,7 @@ def _is_loss(error: BaseException) -> bool:
 
 
 def _end(seats: list[_Seat]) -> None:
-    """End the processes of these seats; what fails here is told, the run's result or its error counts all the same."""
+    """End the processes of these seats; a failure here is reported, and the run keeps its result or its error."""
     for seat in seats:
         seat.warden.end.broadcast()
     stops = [seat.mesh.stop() for seat in seats]
@@ -297,7 +297,7 @@ def _end(seats: list[_Seat]) -> None:
 def _survive_losses() -> None:
     """Have this process go on when Monarch tells of a lost rank, which it does after the launch too.
 
-    What is lost of others' meshes goes where it went before.
+    Failures of others' meshes go where they went before.
     """
     before = monarch.actor.unhandled_fault_hook
     if getattr(before, "of_lt", False):

@@ -102,7 +102,7 @@ class FSDP(Distributed):
 
     Args:
         auto_wrap_policy: which modules are gathered and freed together; by default each item of an nn.ModuleList (the
-            blocks of a transformer). What is in none of them is one more group.
+            blocks of a transformer). All others form one more group.
         sharding_strategy: ``"FULL_SHARD"`` frees parameters after forward and gathers them again for backward;
             ``"SHARD_GRAD_OP"`` keeps them in between: more memory, less communication.
         mixed_precision: ``MixedPrecisionPolicy`` of torch: the types of gathered parameters and reduced gradients. By
@@ -111,7 +111,7 @@ class FSDP(Distributed):
             are gathered in 32 bits.
         activation_checkpointing_policy: which modules compute their activations again in backward.
         reshard_after_forward: torch's own argument, in place of ``sharding_strategy``: a number shards over that many
-            ranks between forward and backward, usually those of a node.
+            ranks between forward and backward, usually of one node.
         prefetch: how many groups ahead of the one at work are gathered, in forward and in backward; by default torch's
             own choice. Needs groups that are called in the order in which they stand.
         compile_blocks: compile each group by itself, which takes the time of one where they are alike; a dict holds
@@ -222,7 +222,7 @@ class FSDP(Distributed):
         self._arguments["mp_policy"] = self._mixed_precision or MixedPrecisionPolicy(
             param_dtype=narrow,
             reduce_dtype=None if narrow is None else torch.float32,
-            cast_forward_inputs=False,  # autocast casts what it should; targets and timesteps stay as they are
+            cast_forward_inputs=False,  # autocast does the casting; targets and timesteps stay as they are
         )
         module = self.convert_sync_batchnorm(module)
         if not self._is_spread(module):
@@ -256,8 +256,8 @@ class FSDP(Distributed):
             if precision.scales and len(by_kind([p for group in optimizer.param_groups for p in group["params"]])) > 1:
                 raise ConfigError(
                     f"precision={precision.name!r}: torch's scaler takes all gradients of an optimizer at a time, and "
-                    f"those of {type(optimizer).__name__} are spread over several meshes, or some over none. Take "
-                    "precision='bf16-mixed', or shard what is whole: an auto_wrap_policy, 'data_shard' in the mesh.",
+                    f"parameters of {type(optimizer).__name__} are spread over several meshes, or some over none. Take "
+                    "precision='bf16-mixed', or shard the whole ones: an auto_wrap_policy, 'data_shard' in the mesh.",
                     code="LT749",
                 )
         return module, optimizers
@@ -605,8 +605,8 @@ class ModelParallel(FSDP):
         return self.device_mesh[tuple(names)]
 
     def _agree_on_random_numbers(self) -> None:
-        """Give the ranks with the first part of the data the state of rank 0's generators, and seed those of each
-        further part with a seed of its own.
+        """Give the ranks with the first part of the data the state of rank 0's generators, and seed the generators of
+        each further part with a seed of its own.
         """
         state = self.broadcast(capture_generators() if self.rank == 0 else None)
         restore_generators(state)

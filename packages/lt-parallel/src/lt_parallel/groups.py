@@ -1,4 +1,4 @@
-"""Which modules of a module are gathered together, in which order, and what their parameters keep when sharded."""
+"""Groups of modules that are gathered together, their order, and the attributes that sharded parameters keep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def order_prefetch(groups: list[nn.Module], ahead: int) -> None:
 
 @contextmanager
 def carrying_hooks(parts: list[nn.Module]) -> Iterator[None]:
-    """Carry the parameters' hooks over to those that sharding puts in their place.
+    """Carry the parameters' hooks over to the sharded parameters.
 
     Hooks of gradients see the whole gradient of a rank, before it is reduced, as they do under DDP: they are registered
     on the gathered parameters, which torch makes at the first forward. Hooks after accumulation see the rank's shard.

@@ -24,7 +24,7 @@ def step_by_kind(optimizer: Optimizer) -> None:
     """Let each step of ``optimizer`` see the kinds of a group as groups of their own; before and after it sees its own.
 
     With ``foreach`` (torch's default on a GPU) and ``fused`` torch computes with all parameters of a group at a time,
-    and refuses those of several kinds.
+    and refuses parameters of several kinds.
     """
     if optimizer in _STEPS_BY_KIND or all(len(by_kind(group["params"])) < 2 for group in optimizer.param_groups):
         return

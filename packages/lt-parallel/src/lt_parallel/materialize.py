@@ -74,7 +74,7 @@ def _make(
         raise ConfigError(
             f"{name or 'the module'} ({type(part).__name__}) was made on the meta device, where tensors have no "
             f"values, and has no reset_parameters() to give {', '.join(fresh)} some. Define it in {type(part).__name__}"
-            " (what else it does to them in its __init__ belongs there too), or make the module in __init__.",
+            " (other changes to them in its __init__ belong there too), or make the module in __init__.",
             code="LT743",
         )
     whole = {key: torch.empty(old.shape, dtype=old.dtype, device=device) for key, old in fresh.items()}

@@ -406,7 +406,7 @@ class PipelineParallel(ModelParallel):
         return found
 
     def _numbered(self, module: nn.Module, optimizer: Optimizer) -> tuple[list[str], list[list[str]]]:
-        """Return the names of an optimizer's parameters here, and those of each group on all ranks, in the order that
+        """Return the names of an optimizer's parameters here, and of each group's on all ranks, in the order that
         they have in a module that is whole.
         """
         reshard(module)
@@ -453,7 +453,7 @@ def _even(layers: int, ranks: int) -> list[int]:
 def _check_layers(part: Pipelined, module: nn.Module) -> None:
     if isinstance(part.loss, nn.Module) and any(param.requires_grad for param in part.loss.parameters()):
         raise ConfigError(
-            "Pipelined: the loss has parameters to train, and only the last rank computes it. Make what is trained of "
+            "Pipelined: the loss has parameters to train, and only the last rank computes it. Make the trained part of "
             "it the last layer.",
             code="LT799",
         )
@@ -472,6 +472,6 @@ def _check_layers(part: Pipelined, module: nn.Module) -> None:
             if id(item) in inside:
                 raise ConfigError(
                     f"Pipelined: {name} of {type(outer).__name__} is in one of its layers too, which other ranks may "
-                    "hold. Reach layers through the Pipelined alone, and give what is outside parameters of its own.",
+                    "hold. Reach layers through the Pipelined alone, and give other layers parameters of their own.",
                     code="LT796",
                 )

@@ -123,7 +123,7 @@ class StageLink:
             if inputs.requires_grad or target.requires_grad:
                 raise ConfigError(
                     "Pipelined: inputs or targets come from layers outside, which would get no gradient from a "
-                    "pipeline. Put these layers into it, as its first ones, or detach() what they give.",
+                    "pipeline. Put these layers into it, as its first ones, or detach() their outputs.",
                     code="LT798",
                 )
             leaf = torch.zeros((), requires_grad=True)  # of which autograd makes a graph, whatever is frozen here
@@ -284,7 +284,7 @@ class _Trained(torch.autograd.Function):
 def whole_order(module: nn.Module) -> list[str]:
     """Return the names of all parameters and buffers in the order of the whole module, other ranks' layers included.
 
-    What else a state holds (``get_extra_state``) comes with its module, or in the end.
+    Other entries of a state (``get_extra_state``) come with their module, or in the end.
     """
     order: dict[str, None] = {}
     for path, part in module.named_modules():

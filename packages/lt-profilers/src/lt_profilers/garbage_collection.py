@@ -33,7 +33,7 @@ class GarbageCollection(Callback):
         self._was_on = False
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Collect what the start of the run left, and turn Python's own collection off."""
+        """Collect the garbage of the run's start, and turn Python's own collection off."""
         self._was_on = gc.isenabled()
         gc.disable()
         gc.collect()

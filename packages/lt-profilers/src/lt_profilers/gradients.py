@@ -14,7 +14,7 @@ def grad_norm(module: nn.Module, norm_type: float | int | str = 2, group_separat
     """Return the norm of each parameter's gradient, and of all together; for ``self.log_dict``.
 
     Call it on all ranks in ``on_before_optimizer_step``, where gradients are complete and unscaled. It waits for the
-    device. In a pipeline the norms are those of the layers that this rank holds.
+    device. In a pipeline the norms are of the layers that this rank holds.
 
     Args:
         module: whose parameters.

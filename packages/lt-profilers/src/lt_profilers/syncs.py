@@ -27,8 +27,9 @@ _COPIES = {"aten::_to_copy", "aten::copy_"}
 class SyncWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is entered, counts operators that wait for the device, by the line of code that asked for them.
 
-    On a CPU nothing waits, but the same lines would on a GPU: they are counted all the same, except what torch's own
-    optimizers and loaders read, and what lt itself reads only where tensors are on the CPU.
+    On a CPU nothing waits, but the same lines would on a GPU: they are counted all the same, except reads of torch's
+        own
+    optimizers and loaders, and lt's own reads of tensors on the CPU.
 
     Attributes:
         lines: how often each line waited; a key is ``(file, line number)``.

@@ -14,7 +14,7 @@ __all__ = ["RayLauncher", "RayReport"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs ``ray[train,tune]`` when it is asked for."""
+    """Import the names that need ``ray[train,tune]`` when they are asked for."""
     if name != "RayReport":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

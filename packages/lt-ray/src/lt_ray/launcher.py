@@ -108,7 +108,7 @@ class RayLauncher(Launcher):
 
 
 class _Rank:
-    """What runs in an actor: one rank."""
+    """A rank in an actor."""
 
     def place(self) -> tuple[str, str, int, list[str]]:
         """Return this actor's node, its address, a free port, and the GPUs that Ray gave it."""
@@ -171,7 +171,7 @@ def _is_loss(error: Exception) -> bool:
 
 
 def _first_failure_or_all(jobs: list[Any]) -> list[bytes]:
-    """Wait for all ranks, or raise what ended the first one that failed."""
+    """Wait for all ranks, or raise the error of the first one that failed."""
     waiting, suspicion, since = list(jobs), None, 0.0
     dead: dict[int, RayActorError] = {}
     while waiting:
@@ -197,7 +197,7 @@ def _first_failure_or_all(jobs: list[Any]) -> list[bytes]:
 
 
 def _death(dead: dict[int, RayActorError], said: Exception | None, ranks: int) -> RankError:
-    """Return which ranks' actors died, with what Ray knows of the first and what a rank that lives has said of it."""
+    """Return which ranks' actors died, with Ray's report of the first and a living rank's."""
     first, *others = dead
     head = f"Rank {first} of {ranks} died with its Ray actor"
     if others:
@@ -207,7 +207,7 @@ def _death(dead: dict[int, RayActorError], said: Exception | None, ranks: int) -
 
 @contextmanager
 def _cluster(cpus: float) -> Iterator[None]:
-    """Be in a Ray cluster: the present one, that of RAY_ADDRESS, or one on this machine until the launch ends."""
+    """Be in a Ray cluster: the present one, RAY_ADDRESS's, or one on this machine until the launch ends."""
     if ray.is_initialized() or "RAY_ADDRESS" in os.environ:
         ray.init(ignore_reinit_error=True)
         yield
@@ -220,7 +220,7 @@ def _cluster(cpus: float) -> Iterator[None]:
 
 
 def _clean_up(action: Callable[..., object], *args: Any) -> None:
-    """Call what frees something of the cluster; where that fails, the run's result or its error counts all the same."""
+    """Call a function that frees a part of the cluster; if it fails, the run's result or its error still counts."""
     try:
         action(*args)
     except Exception as error:

@@ -101,7 +101,7 @@ class RayReport(Callback):
         finally:
             if trainer.is_global_zero:
                 shutil.rmtree(folder, ignore_errors=True)
-            else:  # on another node it is empty; on rank 0's, Ray still copies what is in it
+            else:  # on another node it is empty; on rank 0's, Ray still copies its files
                 with suppress(OSError):
                     folder.rmdir()
 

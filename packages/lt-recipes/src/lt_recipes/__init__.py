@@ -1,4 +1,4 @@
-"""Training code that projects copy from each other: what papers add to a step, modules, orders of samples, `when`."""
+"""Training code that projects copy from each other: papers' additions to a step, modules, orders of samples, `when`."""
 
 from importlib.metadata import version
 

@@ -19,8 +19,8 @@ class BlockShuffle(IterableDataset[Any]):
     """Reads a stream in blocks of ``size`` samples, and gives each block in an order of its own.
 
     A buffer that is refilled sample by sample would have to be saved whole, with each batch that a worker sends; a
-    block is read again. So the state is a few numbers and that of the stream, and a resume reads what would have come.
-    A stream of files mixes better if the order of the files is shuffled too.
+    block is read again. So the state is a few numbers and the stream's own, and a resume reads the samples that would
+    have come. A stream of files mixes better if the order of the files is shuffled too.
 
     Args:
         dataset: yields samples in the same order in each epoch, or in one that follows from ``set_epoch``. Where it has

@@ -73,7 +73,7 @@ class Filtered:
             self.__set_name__(None, name)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is counted: a copy in another process begins where the run stands there."""
+        """Leave out the counts: a copy in another process begins where the run stands there."""
         return {name: value for name, value in self.__dict__.items() if name != "_multiples"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -19,11 +19,11 @@ def layerwise_lr(module: nn.Module, layers: Sequence[str], lr: float, decay: flo
     https://arxiv.org/abs/1801.06146, which has a decay of 1/2.6.
 
     Args:
-        module: whose parameters; those that need no gradient are left out.
+        module: the owner of the parameters; parameters without gradients are left out.
         layers: names of its parts, from the input to the output (``["embed", "blocks.0", "blocks.1", "head"]``). A
             parameter belongs to the longest of them that its name begins with.
         lr: of the last layer.
-        decay: the rate of a layer divided by that of the next one.
+        decay: the ratio of a layer's rate to the next one's.
 
     Raises:
         ConfigError: for a parameter of no layer, or a layer without a parameter.

@@ -1,4 +1,4 @@
-"""Preparing a folder once, whoever comes first: several jobs on one machine, or the same job again tomorrow."""
+"""Preparing a folder once, by the process that comes first: of several jobs on a machine, or the same job again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prepare_once(path: str | os.PathLike[str], key: str = "", *, wait: bool = Tr
                 if needed:
                     download("data/mnist")
 
-    When the block ends without an exception, the folder is marked as finished with ``key``; whoever comes later with
+    When the block ends without an exception, the folder is marked as finished with ``key``; a later process with
     the same key gets False, with another key True again. The lock belongs to the process: it is gone with it.
 
     Args:

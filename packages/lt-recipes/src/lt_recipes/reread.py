@@ -14,7 +14,7 @@ class Reread(IterableDataset[Any]):
     """Reads a stream; a resume within an epoch reads it again from the epoch's start and drops the done samples.
 
     That is exact where ``state_dict()`` of the stream is not: where it shuffles in a buffer, as ``datasets`` does, or
-    forgets what it has read ahead. It takes as long as the first reading did.
+    forgets what it has read ahead. It takes as long as the first reading.
 
     Args:
         dataset: yields samples in the same order in each epoch, or in one that follows from ``set_epoch``.

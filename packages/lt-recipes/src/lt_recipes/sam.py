@@ -18,7 +18,7 @@ class SAM(Optimizer):
     Reference: Foret et al., "Sharpness-Aware Minimization for Efficiently Improving Generalization",
     https://arxiv.org/abs/2010.01412.
 
-    Each step runs ``training_step`` twice on the batch; what it logs is logged by both. Its state is the optimizer's
+    Each step runs ``training_step`` twice on the batch; both of them log. Its state is the optimizer's
     own, so that checkpoints fit runs without it.
 
     Args:

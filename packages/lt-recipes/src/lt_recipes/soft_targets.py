@@ -23,12 +23,12 @@ __all__ = ["CutMix", "LabelSmoothing", "Mixup"]
 class _SoftTargets(Callback):
     """Base: turns the targets of a training batch into probabilities of shape (N, num_classes), until the step is done.
 
-    What it does by chance follows from seed, epoch, batch and rank alone: a resumed run does the same again.
+    Its random choices follow from seed, epoch, batch and rank alone: a resumed run repeats them.
 
     Args:
         num_classes: classes of the targets.
         keys: where inputs and targets stand in the batch, a list or a dict.
-        seed: of what is mixed with what.
+        seed: of the choice of partners.
     """
 
     def __init__(self, num_classes: int, keys: tuple[Any, Any] = (0, 1), seed: int = 0) -> None:
@@ -39,11 +39,11 @@ class _SoftTargets(Callback):
         self._given: dict[Any, Any] = {}
 
     def soften(self, inputs: Tensor, targets: Tensor, chance: Random) -> tuple[Tensor, Tensor]:
-        """Return what to train on, from inputs of shape (N, ...) and targets of shape (N, num_classes)."""
+        """Return inputs and targets to train on, from shapes (N, ...) and (N, num_classes)."""
         raise NotImplementedError
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Leave to a recipe that comes before what that one puts back."""
+        """Leave to an earlier recipe the parts that it puts back."""
         before = takewhile(lambda callback: callback is not self, trainer.callbacks)
         theirs = {key for callback in before if isinstance(callback, _SoftTargets) for key in callback.keys}
         self._puts_back = tuple(key for key in self.keys if key not in theirs)
@@ -67,7 +67,7 @@ class _SoftTargets(Callback):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Put back what the loader gave, which may be its own."""
+        """Put back the loader's batch, which may be its own object."""
         for key, value in self._given.items():
             batch[key] = value
         self._given = {}
@@ -106,7 +106,7 @@ class Mixup(_SoftTargets):
         num_classes: classes of the targets.
         alpha: larger mixes more evenly; the paper has 0.1 to 0.4 for images.
         keys: where inputs and targets stand in the batch, a list or a dict.
-        seed: of what is mixed with what.
+        seed: of the choice of partners.
     """
 
     def __init__(self, num_classes: int, alpha: float = 0.2, keys: tuple[Any, Any] = (0, 1), seed: int = 0) -> None:
@@ -135,7 +135,7 @@ class CutMix(Mixup):
         num_classes: classes of the targets.
         alpha: of Beta(alpha, alpha), by which the rectangle's area is chosen; the paper has 1.
         keys: where inputs and targets stand in the batch, a list or a dict.
-        seed: of what is mixed with what.
+        seed: of the choice of partners.
     """
 
     def __init__(self, num_classes: int, alpha: float = 1.0, keys: tuple[Any, Any] = (0, 1), seed: int = 0) -> None:

@@ -87,14 +87,14 @@ class Supervised(LightningModule):
         return self.net(batch if isinstance(batch, Tensor) else _part(batch, self.keys[0]))
 
     def configure_optimizers(self) -> Any:
-        """Return what was given.
+        """Return the argument.
 
         Raises:
             ConfigError: without an optimizer.
         """
         if self.optimizer is None:
             raise ConfigError(
-                "Supervised(optimizer=None) cannot be trained. Give it what makes the optimizer of the parameters: "
+                "Supervised(optimizer=None) cannot be trained. Give it a function of the parameters that makes it: "
                 "optimizer=functools.partial(torch.optim.Adam, lr=1e-3).",
                 code="LT229",
             )
@@ -135,7 +135,7 @@ def _part(batch: Any, key: Any) -> Any:
 
 
 def _for_people(what: str, value: Any) -> dict[str, Any]:
-    """Return what loggers show of an argument: its name, and the plain keywords of a ``partial``."""
+    """Return an argument's form in loggers: its name, and the plain keywords of a ``partial``."""
     if isinstance(value, Mapping):
         value = value.get("scheduler")
     function = value.func if isinstance(value, partial) else value

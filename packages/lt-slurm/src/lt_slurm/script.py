@@ -16,7 +16,7 @@ _DAYS = re.compile(r"^(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})$")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """What SLURM is asked for.
+    """The request to SLURM.
 
     Attributes:
         command: the words of the training, run once for each process.

@@ -192,7 +192,7 @@ class DDP(Distributed):
             load(state["comm"])
         elif self.ddp_comm_state is not None and self.rank == 0:
             warn(
-                f"ddp_comm_state: the {state['comm_kind']} cannot be saved, so what it remembers begins anew, and the "
+                f"ddp_comm_state: the {state['comm_kind']} cannot be saved, so its memory begins anew, and the "
                 "run differs from one that was not stopped. Give it state_dict and load_state_dict.",
                 code="LT728",
             )

@@ -174,7 +174,7 @@ class Distributed(Strategy):
 
     @property
     def group(self) -> Group:
-        """What the ranks communicate through, inside a run."""
+        """The ranks' means of communication, inside a run."""
         if self._group is None:
             raise RankError(
                 f"strategy {self.name!r}: ranks can talk only inside a run (fit, validate, test, predict).",

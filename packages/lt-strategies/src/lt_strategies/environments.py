@@ -265,8 +265,8 @@ def _slurm_tasks() -> int:
 def _slurm_shell() -> bool:
     """Return whether somebody typed this process's command in the shell of ``srun --pty``.
 
-    Such a step may have many tasks, of which only the first has the terminal. What an ``srun`` within that shell
-    starts inherits its variables, but is another step and has no terminal.
+    Such a step may have many tasks, of which only the first has the terminal. Processes that an ``srun`` within that
+    shell starts inherits its variables, but is another step and has no terminal.
     """
     shell = "SLURM_PTY_PORT" in os.environ or os.environ.get("SLURM_JOB_NAME") in _SHELLS
     return shell and _number("SLURM_PROCID") == 0 and (os.environ.get("SLURM_STEP_ID") == "0" or _has_terminal())

@@ -38,7 +38,7 @@ _last_store: Store | None = None
 
 
 class Group:
-    """What ranks communicate through.
+    """Communication of ranks.
 
     Attributes:
         rank: this process.
@@ -138,7 +138,7 @@ def last_store() -> Store | None:
 
 
 def leave_group(*, failed: bool = False) -> None:
-    """Leave the process group, whoever made it; the rank that holds the store goes last.
+    """Leave the process group, also a script's own; the rank that holds the store goes last.
 
     Args:
         failed: leave without waiting, so that the other ranks' collectives fail now. Where it met, no group can be

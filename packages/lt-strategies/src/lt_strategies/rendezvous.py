@@ -23,7 +23,7 @@ def meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
     The store may belong to an agent and hold keys of a failed attempt, and no number that ranks are given distinguishes
     attempts: each of torchrun's agents counts restarts for itself. So rank 0 calls a meeting under a name
     never used before, the others answer the newest call by a name of their own, and a meeting begins when rank 0 has
-    written down who answered: who finds itself there meets those that are alive.
+    written down who answered: a rank that finds itself there meets the other living ones.
 
     A rank asks one question at a time, and the more ranks there are the less often: together about two thousand in a
     second. The waiting is done in Python, where signals reach us; torch's own wait cannot be interrupted.

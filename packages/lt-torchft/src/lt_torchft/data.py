@@ -1,4 +1,4 @@
-"""Batches that the replicas of a step share out: each is read once, whoever takes part."""
+"""Batches that the replicas of a step share out: each is read once by any number of replicas."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["Dealt"]
 class Dealt(IterableDataset[Any]):
     """A dataset's batches in one order for all replicas; each step's participants take the next ones, one each.
 
-    What a dropped step read is read again. An epoch ends for all replicas at the same step: the first that would begin
-    in the next one. So no sample is lost or read twice, however many replicas there are in each step.
+    The batches of a dropped step are read again. An epoch ends for all replicas at the same step: the first that would
+    begin in the next one. So no sample is lost or read twice, however many replicas there are in each step.
 
     Args:
         dataset: with a length and random access.
@@ -49,7 +49,7 @@ class Dealt(IterableDataset[Any]):
             raise ConfigError("Dealt() got an empty dataset; expected one sample or more.", code="TORCHFT6")
 
     def loader(self) -> DataLoader[Any]:
-        """Return the DataLoader for ``fit``; it reads in this process, since each step decides what is read."""
+        """Return the DataLoader for ``fit``; it reads in this process, since each step chooses its batches."""
         return DataLoader(self, batch_size=None)
 
     def set_epoch(self, epoch: int) -> None:
@@ -78,4 +78,4 @@ class Dealt(IterableDataset[Any]):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore a state of :meth:`state_dict`."""

@@ -16,7 +16,7 @@ def fit(trainer: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
     """Call ``trainer.fit``, and again from another replica's state whenever this one is behind.
 
     So a process that comes later, or was started again, and one that missed a step go on where the others are, to the
-    bit. Takes and returns what ``trainer.fit`` does.
+    bit. Arguments and result are ``trainer.fit``'s.
 
     Raises:
         ConfigError: when the Trainer's strategy is another one, or it accumulates gradients.

@@ -39,7 +39,7 @@ class _SentTogether(Transport):
         self._asked = {"dst_ranks": dst_ranks, "step": step, "state_dict": state_dict, "timeout": timeout}
 
     def send(self, state: dict[str, Tensor]) -> None:
-        """Send what was asked for."""
+        """Send the requested file."""
         assert self._asked is not None
         arguments, self._asked = self._asked, None
         arguments["state_dict"]["user"]["default"] = state
@@ -49,14 +49,14 @@ class _SentTogether(Transport):
 class HSDP(FaultTolerant, FSDP):
     """A replica is a job of several ranks, over which :class:`~lt_parallel.FSDP` spreads the model.
 
-    Each rank averages its part of the gradients with those of the same rank in other replicas. Where a rank dies its
+    Each rank averages its part of the gradients with the same rank of the other replicas. Where a rank dies its
     replica ends, and the others go on; started again it gets another one's state. All replicas have as many ranks and
     begin with the same weights (the same seed): torchft would heal each rank from another one.
 
     Args:
-        args: those of :class:`FaultTolerant`. FSDP's own collectives wait ten minutes: a rank of a replica may wait for
+        args: of :class:`FaultTolerant`. FSDP's own collectives wait ten minutes: a rank of a replica may wait for
             other replicas several times in a row, and the others for it.
-        fsdp: those of :class:`~lt_parallel.FSDP`. With ``state_dict_type="sharded"`` no rank holds the whole model,
+        fsdp: arguments of :class:`~lt_parallel.FSDP`. With ``state_dict_type="sharded"`` no rank holds the whole model,
             also where a replica's state is sent; the ranks of a replica must share a folder for temporary files.
     """
 
@@ -77,7 +77,7 @@ class HSDP(FaultTolerant, FSDP):
 
     @property
     def data_shard(self) -> Shard:
-        """Nothing is left out of what a rank reads: :class:`Dealt` gives each its own batches."""
+        """A rank reads all batches of its loader: :class:`Dealt` gives each rank its own."""
         return Shard()
 
     def manager_arguments(self, address: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class HSDP(FaultTolerant, FSDP):
             self._check_same_start()
 
     def _check_same_start(self) -> None:
-        """Compare the weights with those of the others' same ranks.
+        """Compare the weights with the same ranks' of the other replicas.
 
         Raises:
             ConfigError: they differ.
@@ -134,13 +134,13 @@ class HSDP(FaultTolerant, FSDP):
         self.received = state
 
     def _own_files(self, path: Path) -> dict[str, Tensor]:
-        """Return what this rank has written at ``path``, by name: rank 0 a file, or of a folder each its own part."""
+        """Return this rank's files at ``path``, by name: rank 0 a file, or of a folder each its own part."""
         files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
         own = [file for file in files if _writer(file) == self.rank]
         return {file.relative_to(path.parent).as_posix(): as_tensor(file.read_bytes()) for file in own}
 
     def take_received(self, folder: Path) -> Path:
-        """Write what the ranks received into rank 0's folder; return where."""
+        """Write the received files into rank 0's folder; return its path."""
         files, self.received = self.received, None
         target: Path = self.broadcast(folder) / "received"
         if self.rank == 0:

@@ -20,7 +20,7 @@ __all__ = ["DiLoCo", "LocalSGD"]
 
 
 class _Round:
-    """What torchft's algorithm sees of the Manager: who takes part was agreed on when the round began.
+    """The Manager as torchft's algorithm sees it: its members were agreed on when the round began.
 
     Attributes:
         parts: for each of the algorithm's states the functions that load and save it.
@@ -37,7 +37,7 @@ class _Round:
         return self
 
     def wait(self) -> None:
-        """Average what was noted."""
+        """Average the noted values."""
         tensors, self._asked = self._asked, []
         self.strategy.average(tensors)
 
@@ -131,7 +131,7 @@ class _InRounds(FaultTolerant):
         raise error
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the place within the round, and what the algorithm holds: DiLoCo's outer optimizer and weights."""
+        """Return the place within the round, and the algorithm's state: DiLoCo's outer optimizer and weights."""
         parts = {} if self._round is None else {key: save() for key, (_, save) in self._round.parts.items()}
         return {"replicas": super().state_dict(), "step_of_round": self.step_of_round, "algorithm": parts}
 

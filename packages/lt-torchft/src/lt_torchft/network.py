@@ -30,7 +30,7 @@ class Transport(HTTPTransport[Any]):
 
 
 class GlooAt(ProcessGroupGloo):
-    """Gloo at an address; left to itself it takes what the machine's name resolves to, which may be 127.0.0.1.
+    """Gloo at an address; left to itself it takes the address of the machine's name, which may be 127.0.0.1.
 
     ``GLOO_SOCKET_IFNAME`` comes first.
     """

@@ -35,7 +35,7 @@ class BehindError(LtError):
 
 
 class Turn(NamedTuple):
-    """What the replicas agreed on for one step.
+    """The replicas' agreement for one step.
 
     Attributes:
         first: the number of the step's first batch, counted over all steps and replicas since the training began.
@@ -141,7 +141,8 @@ class FaultTolerant(Strategy):
         return {"checkpoint_transport": Transport(address, self.exchange_timeout)}
 
     def _host(self, lighthouse: str) -> tuple[str, str, int]:
-        """Start what the ranks of this replica share; return addresses of lighthouse and store, and the store's port.
+        """Start the servers that the ranks of this replica share; return addresses of lighthouse and store, and the
+        store's port.
 
         The last of them, the address of this machine, is where the other replicas find it too.
         """
@@ -181,7 +182,7 @@ class FaultTolerant(Strategy):
         return move_to_device(batch, self.device)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what crosses to other processes: neither the Manager nor the run's own."""
+        """Return the state for other processes: without the Manager and the run's own objects."""
         return {
             **super().__getstate__(),  # type: ignore[dict-item]
             "_manager": None,
@@ -205,7 +206,7 @@ class FaultTolerant(Strategy):
             self.manager.start_quorum()
             self.settle_quorum(before)
             if self.received is not None:
-                self._restored = True  # what was agreed on holds for the run that goes on from there
+                self._restored = True  # the agreement holds for the run that goes on from there
                 raise BehindError(
                     "The other replicas are further. lt_torchft.fit goes on from their state.", code="TORCHFT5"
                 )
@@ -216,7 +217,7 @@ class FaultTolerant(Strategy):
         return self._turn
 
     def settle_quorum(self, before: dict[str, int]) -> None:
-        """Do what the ranks of a replica must do together when the quorum is made; one alone has nothing to do.
+        """Let the ranks of a replica meet when the quorum is made; a single rank does nothing.
 
         Args:
             before: the Manager's state before it.
@@ -327,6 +328,6 @@ def as_tensor(content: bytes) -> Tensor:
 
 
 def own_part(tensor: Tensor) -> Tensor:
-    """Return what this rank holds of a tensor that is spread over the replica's ranks; any other one as it is."""
+    """Return this rank's part of a tensor that is spread over the replica's ranks; any other one as it is."""
     part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part

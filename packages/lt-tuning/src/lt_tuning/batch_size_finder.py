@@ -39,7 +39,7 @@ class BatchSizeFinder(Callback):
         max_val: largest size to try.
 
     Attributes:
-        optimal_batch_size: what the last search found; None before.
+        optimal_batch_size: the result of the last search; None before.
 
     Raises:
         ConfigError: for wrong values; at the start without the attribute, or where it changes no batch (in an
@@ -68,7 +68,7 @@ class BatchSizeFinder(Callback):
         self._margin = number(who, "margin", margin, 0.0)
         self._max_val = whole(who, "max_val", max_val, init_val)
         self.optimal_batch_size: int | None = None
-        self._of_fit: tuple[TunedAttribute, Any] | None = None  # what an evaluation gives back
+        self._of_fit: tuple[TunedAttribute, Any] | None = None  # the result of an evaluation
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.optimal_batch_size is None else {"optimal_batch_size": self.optimal_batch_size}

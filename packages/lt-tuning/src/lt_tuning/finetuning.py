@@ -31,7 +31,7 @@ class BaseFinetuning(Callback):
     """Base of callbacks that freeze layers before training and unfreeze them in some epoch.
 
     Override :meth:`freeze_before_training` and :meth:`finetune_function`; the static methods do the work. The state
-    holds what is trained and the optimizers' parameter groups, so that a resume is exact.
+    holds the trained layers and the optimizers' parameter groups, so that a resume is exact.
     """
 
     def __init__(self) -> None:
@@ -40,17 +40,17 @@ class BaseFinetuning(Callback):
         self._module: LightningModule | None = None
         self._last: dict[str, Any] = {}
 
-    # ---- what subclasses define --------------------------------------------------------------------------------------
+    # ---- defined by subclasses ---------------------------------------------------------------------------------------
 
     def freeze_before_training(self, pl_module: LightningModule) -> None:
-        """Freeze what is not trained at first; called before the optimizers are made."""
+        """Freeze the layers that are not trained at first; called before the optimizers are made."""
         raise NotImplementedError(f"{type(self).__name__}.freeze_before_training is not defined")
 
     def finetune_function(self, pl_module: LightningModule, epoch: int, optimizer: Optimizer) -> None:
-        """Unfreeze what is trained from ``epoch`` (from 0) on; called for each optimizer as an epoch begins."""
+        """Unfreeze the layers to train from ``epoch`` (from 0) on; called for each optimizer as an epoch begins."""
         raise NotImplementedError(f"{type(self).__name__}.finetune_function is not defined")
 
-    # ---- what subclasses call ----------------------------------------------------------------------------------------
+    # ---- called by subclasses ----------------------------------------------------------------------------------------
 
     @staticmethod
     def flatten_modules(modules: Modules) -> list[nn.Module]:
@@ -101,14 +101,14 @@ class BaseFinetuning(Callback):
 
     @staticmethod
     def filter_on_optimizer(optimizer: Optimizer, params: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-        """Return ``params`` without those that the optimizer has already, of which it warns."""
+        """Return ``params`` without the ones that the optimizer has already; warn of these."""
         have = {id(p) for group in optimizer.param_groups for p in group["params"]}
         params = list(params)
         new = [p for p in params if id(p) not in have]
         if len(new) < len(params):
             warn(
                 f"{len(params) - len(new)} of the parameters to unfreeze are in the {type(optimizer).__name__} already "
-                "and keep their group. Give optimizers only what is trained at first: "
+                "and keep their group. Give optimizers only the parameters that are trained at first: "
                 "filter(lambda p: p.requires_grad, self.parameters()).",
                 code="LT353",
             )
@@ -125,9 +125,9 @@ class BaseFinetuning(Callback):
         """Train ``modules`` and add their parameters to the optimizer as a group of their own.
 
         Args:
-            modules: what to unfreeze.
+            modules: the modules to unfreeze.
             optimizer: gets the group.
-            lr: the group's learning rate; None: that of the first group, divided by ``initial_denom_lr``.
+            lr: the group's learning rate; None: the first group's, divided by ``initial_denom_lr``.
             initial_denom_lr: see ``lr``.
             train_bn: train batch norms too.
         """
@@ -189,7 +189,7 @@ class BaseFinetuning(Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Unfreeze what was, and give the optimizers their groups, before their own states are loaded."""
+        """Unfreeze the layers that were, and give the optimizers their groups, before their own states are loaded."""
         metadata = state_dict.get("internal_optimizer_metadata", {})
         saved = state_dict.get("groups") or [[group["params"] for group in groups] for groups in metadata.values()]
         if self._module is None or self._trainer is None or not saved:
@@ -221,7 +221,7 @@ class BackboneFinetuning(BaseFinetuning):
         backbone_initial_ratio_lr: the backbone's first learning rate as a share of the first group's.
         backbone_initial_lr: the backbone's first learning rate; goes before the share.
         should_align: hold the backbone's learning rate at the first group's once it has reached it.
-        initial_denom_lr: divides the learning rate of what is unfrozen, where none is given.
+        initial_denom_lr: divides the learning rate of unfrozen layers, where none is given.
         train_bn: train batch norms of the backbone from the start.
         verbose: say the learning rates in each epoch.
         rounding: digits of the learning rates that are said.

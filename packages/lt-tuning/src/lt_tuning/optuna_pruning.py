@@ -18,7 +18,7 @@ class OptunaPruning(Callback):
 
     Rank 0 alone asks Optuna; all ranks end at the same batch. The fit ends as by any other limit: checkpoints are
     written, loggers closed. Then ``fit`` raises ``optuna.TrialPruned``, on every rank; where it started the ranks
-    itself, in the process of the study, which gets the reports too. A resumed trial goes on with what it has reported.
+    itself, in the process of the study, which gets the reports too. A resumed trial goes on with its earlier reports.
 
     Args:
         trial: of ``study.optimize``, or ``study.ask()``.
@@ -61,7 +61,7 @@ class OptunaPruning(Callback):
         return {"reports": list(self.reports), "pruned": self.pruned}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the reports over; those that the trial does not know, as of ranks with memory of their own, go to it."""
+        """Take the reports over; hand unknown ones, as of ranks with their own memory, to the trial."""
         self.reports, self.pruned = list(state_dict["reports"]), bool(state_dict["pruned"])
         if self._is_of_the_study:
             known = self.trial.study.trials[self.trial.number].intermediate_values
@@ -90,7 +90,7 @@ class OptunaPruning(Callback):
             self._raise_where_pruned()
 
     def take_over(self, trainer: TrainerAPI) -> None:
-        """Raise what the ranks did not."""
+        """Raise the pruning that the ranks did not."""
         self._raise_where_pruned()
 
     def _report(self, trainer: TrainerAPI) -> None:

@@ -1,7 +1,7 @@
 """Checkpoints that leave weights out on purpose: which ones, and whether a module has the same ones when it loads.
 
 The file's key ``left_out`` names every weight that is missing with its shape, dtype and checksum, so that a load can
-say when the module's own values are not those that the run trained with.
+say when the module's own values are not the ones that the run trained with.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def check_patterns(exclude: Iterable[str], module: nn.Module, keys: Collection[s
             shown = ", ".join([*keys][:6]) + ("..." if len(keys) > 6 else "")
             raise ConfigError(
                 f"exclude={pattern!r} fits no weight of {type(module).__qualname__}, which has {shown}. Patterns are "
-                f"those of file names: 'backbone.*'.{did_you_mean(pattern, keys)}",
+                f"patterns of file names: 'backbone.*'.{did_you_mean(pattern, keys)}",
                 code="LT614",
             )
 
@@ -78,7 +78,7 @@ def check_patterns(exclude: Iterable[str], module: nn.Module, keys: Collection[s
 def check_left_out(
     module: nn.Module, state: Mapping[str, Any], left_out: Mapping[str, Mapping[str, Any]], path: str | PathLike[str]
 ) -> None:
-    """Compare the weights that a file leaves out with those of the module that loads it.
+    """Compare the weights that a file leaves out with the loading module's.
 
     Raises:
         CheckpointError: for another shape.

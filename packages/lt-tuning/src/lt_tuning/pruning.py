@@ -153,7 +153,7 @@ class ModelPruning(Callback):
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Find what is to be pruned, and keep its first values."""
+        """Find the parameters to prune, and keep their first values."""
         self._trains = stage == "fit"
         if not self._trains:
             return
@@ -182,7 +182,7 @@ class ModelPruning(Callback):
             self.make_pruning_permanent(pl_module)
 
     def make_pruning_permanent(self, module: nn.Module | None = None) -> None:
-        """Put ``weight`` in place of ``weight_orig`` and ``weight_mask``, in all layers or those of ``module``."""
+        """Put ``weight`` in place of ``weight_orig`` and ``weight_mask``, in all layers, or in ``module``."""
         meant = None if module is None else {id(layer) for layer in module.modules()}
         for _, layer, name in self._pruned:
             if _is_pruned(layer, name) and (meant is None or id(layer) in meant):

@@ -15,7 +15,7 @@ class TunedAttribute:
     Args:
         who: the finder, for errors.
         trainer: inside a run.
-        names: what may be there; the first one found is taken. Dots lead into attributes: ``"model.lr"``.
+        names: the candidates; the first one found is taken. Dots lead into attributes: ``"model.lr"``.
 
     Raises:
         ConfigError: where none of the names is there.

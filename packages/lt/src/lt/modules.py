@@ -80,12 +80,12 @@ def look_up(below: str, name: str) -> Any:
 
 
 def public(below: str) -> list[str]:
-    """Return what ``from lt.<below> import *`` brings: lt's own names, and for ``lt`` itself its modules."""
+    """Return the names of ``from lt.<below> import *``: lt's own, and for ``lt`` itself its modules."""
     return sorted({*(_table(below) or ()), *(() if below else (*filter(None, NAMES), "compat"))})
 
 
 def listing(below: str) -> list[str]:
-    """Return what ``dir`` of a module shows."""
+    """Return the result of ``dir`` of a module."""
     return sorted({*vars(sys.modules[f"lt.{below}" if below else "lt"]), *public(below)})
 
 

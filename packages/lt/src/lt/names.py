@@ -273,12 +273,12 @@ DOCS = {
     "launchers": "Launchers: who starts the processes.",
     "loggers": "Loggers: where the numbers of a run go.",
     "media": "Kinds of logged values that are no numbers: `self.log('image', Image(...))`.",
-    "plugins": "What `Trainer(plugins=[...])` takes: precision, environments, checkpoint IO.",
+    "plugins": "Parts for `Trainer(plugins=[...])`: precision, environments, checkpoint IO.",
     "profilers": "Profilers: where the time of a run goes.",
-    "recipes": "What papers add to a training step, and a plain module with a loss; lt-recipes brings it.",
+    "recipes": "Additions of papers to a training step, and a plain module with a loss; lt-recipes brings it.",
     "strategies": "Strategies: how a run is spread over devices and processes.",
     "testing": "For tests of your own parts, of modules, and of resuming; lt-testing brings it.",
     "tuner": "The Tuner: learning rate and batch size by short trials.",
     "utilities": "Small things that users' code imports.",
 }
-"""What each module is for."""
+"""The purpose of each module."""

@@ -77,7 +77,7 @@ class ModelCheckpoint(Checkpoint):
     The loop writes them when the boundary is complete; only then are old ones deleted. It deletes and overwrites only
     files that this callback has written in this folder, which their headers say, and none that another callback of the
     run keeps. The state holds the kept files with their scores and the unfinished saves, so that a resumed run keeps
-    what the uninterrupted one would have kept.
+    the files of an uninterrupted one.
 
     A fit that is called with ``ckpt_path="auto"`` needs the newest state, and not the best. Where no ModelCheckpoint of
     the run keeps it anyway (``save_last``, ``save_top_k=-1``, or without ``monitor``), the first one keeps it as
@@ -104,7 +104,7 @@ class ModelCheckpoint(Checkpoint):
         save_on_exception: save when an exception ends the run, on all ranks. A resume does the batch again in which it
             came.
         trainable_only: leave out the parameters that do not require gradients: small files for a frozen backbone. A
-            load names them and compares the module's own values with those of this run.
+            load names them and compares the module's own values with this run's.
         exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
         safetensors: also write the weights alone, for other programs, as ``.safetensors`` beside each checkpoint:
             before it, while training waits; linked and deleted with it. ``interrupted.ckpt`` goes without.
@@ -183,7 +183,7 @@ class ModelCheckpoint(Checkpoint):
         self._forget_fit()
 
     def _forget_fit(self) -> None:
-        """Forget all files; those in the folder count as another run's."""
+        """Forget all files; the folder's count as another run's."""
         self._store = CheckpointStore(
             CheckpointRanking(self.monitor, self.mode, self.save_top_k),
             shares_names=not self.enable_version_counter,
@@ -192,7 +192,7 @@ class ModelCheckpoint(Checkpoint):
         self._metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
         self._interrupted_at = self._step_of_moment = -1
         self._last_global_step_saved = 0
-        self._before: dict[str, Any] = {}  # the ranking before what is being ranked
+        self._before: dict[str, Any] = {}  # the ranking before the file in hand
         self._saved = ""  # the file that this save has asked for
         self._waits = False  # a save that is due, for the validation whose metric ranks it
         self._in_first_step = False

@@ -49,7 +49,7 @@ class CheckpointStore:
     Its own are the files that it wrote in this process, and those whose header has its mark: the callback's id, the
     folder and the name under which they were written. So a process that takes over from a killed one tidies up after
     it, and files that were copied, moved or renamed, which may be all that somebody has, are nobody's; nor are files
-    without a header, such as those of 0.1. It deletes and overwrites its own alone, and none that another callback of
+    without a header, such as 0.1's. It deletes and overwrites its own alone, and none that another callback of
     the run keeps. Rank 0 alone looks at the folder, as the other ranks may see other links, or no such folder.
 
     Args:
@@ -281,7 +281,7 @@ class CheckpointStore:
         save = self._unwritten.get(path)
         done = save is not None and save.read and bool(self.ranking.stands_in)
         if save is not None:
-            save.read = True  # whoever reads it while it is written needs no second one
+            save.read = True  # a reader of the unfinished file needs no second one
         return not done
 
     # ---- outcomes of saves -------------------------------------------------------------------------------------------
@@ -400,8 +400,8 @@ class CheckpointStore:
         if self._moved_from is not None and trainer.is_global_zero:
             warn(
                 f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
-                f"{self.folder}. Those that are not there are left alone and no longer count; those that came "
-                "along count, and none of them is deleted.",
+                f"{self.folder}. Files that are not there no longer count, files that came along "
+                "do, and none is deleted.",
                 code="LT632",
             )
         self._moved_from = None
@@ -436,7 +436,7 @@ class CheckpointStore:
             ranking.best = next((path for path in reversed(ranking.files) if path != ranking.last), "")
 
     def _found(self, awaited: set[str]) -> list[str]:
-        """Return the files of the ranking that are there; after a move those that came along, as a file of the same
+        """Return the files of the ranking that are there; after a move the files that came along, as a file of the same
         name may be another run's.
         """
         ranking, others = self.ranking, self.ranking.stands_in

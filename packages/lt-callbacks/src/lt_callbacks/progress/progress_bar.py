@@ -163,12 +163,12 @@ class ProgressBar(Callback):
 
     @property
     def total_val_batches(self) -> int | float:
-        """Validation batches of all loaders; those of the sanity check while it runs."""
+        """Validation batches of all loaders; of the sanity check while it runs."""
         return sum(self._val_batches)
 
     @property
     def total_val_batches_current_dataloader(self) -> int | float:
-        """Validation batches of the present loader; those of the sanity check while it runs."""
+        """Validation batches of the present loader; of the sanity check while it runs."""
         return self._val_batches[self._loader]
 
     @property
@@ -358,7 +358,7 @@ class ProgressBar(Callback):
         phase.advance(done, now, phase.units + weighed if tokens else samples or None)
 
     def _metrics(self) -> dict[str, int | str | float]:
-        """Return the metrics beside the bar, those that changed since the last line first; not the version."""
+        """Return the metrics beside the bar, recently changed ones first; not the version."""
         shown = self._folded("_step", "_epoch")
         return dict(sorted(shown.items(), key=lambda item: self._shown_before.get(item[0]) == item[1]))
 

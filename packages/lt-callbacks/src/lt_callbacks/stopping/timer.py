@@ -53,8 +53,8 @@ class Timer(Callback):
         if budget is not None:
             if price_per_hour is None or not (price_per_hour > 0 and 0 <= budget < math.inf):
                 raise ConfigError(
-                    f"Timer(budget={budget!r}, price_per_hour={price_per_hour!r}): expected a sum and what an hour "
-                    "costs, such as Timer(budget=20.0, price_per_hour=2.5).",
+                    f"Timer(budget={budget!r}, price_per_hour={price_per_hour!r}): expected a sum and an hour's price, "
+                    "such as Timer(budget=20.0, price_per_hour=2.5).",
                     code="LT671",
                 )
             limits.append(timedelta(hours=budget / price_per_hour).total_seconds())

@@ -34,7 +34,7 @@ class WorkerReader(Reader):
     """A DataLoader read through a copy of it; its workers may outlive an epoch.
 
     Attributes:
-        born: what the base seed of the workers that live came from.
+        born: the generator state behind the base seed of the living workers.
     """
 
     loader: DataLoader[Any]
@@ -85,9 +85,8 @@ class LoaderReader(WorkerReader):
     A map-style dataset is not read for the batches that a resume skips: only their indices are drawn again. An iterable
     one continues by its ``state_dict``, where it has one, else its batches are read again and dropped.
 
-    The state holds the generators before the epoch's iterator was made (``before``), those that the loader owns then
-    and now, notes on the sampler's draws, the index batches drawn, the workers' states, and what their base seed came
-    from.
+    The state holds the generators before the epoch's iterator was made (``before``), the loader's own then and
+    now, notes on the sampler's draws, the index batches drawn, the workers' states, and the origin of their base seed.
     """
 
     kind = "loader"

@@ -27,14 +27,14 @@ from lt_data.resume.workers import keeps_state
 
 class IterableReader(Reader):
     """Reads an iterable as it is. A resume continues by the loader's own ``state_dict`` where it has one (torchdata's
-    protocol); batches of a list are skipped; those of anything else are read again and dropped.
+    protocol); batches of a list are skipped; others are read again and dropped.
 
     An iterator, which is its own loader, is asked for itself in every epoch, as a loop over it does. It may begin anew
     then or when it has ended, or go on where it was left. Who has ended begins anew, and is spent if nothing comes; who
-    was left early is taken to go on, and what it gave in earlier epochs is read again by a resume.
+    was left early is taken to go on, and a resume reads its earlier epochs again.
 
     The state holds the batches read since it began anew, and how many of them in earlier epochs, the generators before
-    the iterator was made, those that the loader owns then and now, notes on its draws, and its own state.
+    the iterator was made, the loader's own then and now, notes on its draws, and its own state.
     """
 
     kind = "iterable"

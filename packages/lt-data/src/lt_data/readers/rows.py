@@ -175,7 +175,7 @@ def _split(order: Tensor, size: int, drop_last: bool) -> Iterator[Tensor]:
 class RowsReader(LoaderReader):
     """A DataLoader over a table of tensors, in training: its batches are taken whole, in this process.
 
-    The batches, their order and all random draws are those of the DataLoader. A resume skips to its place.
+    The batches, their order and all random draws are the DataLoader's. A resume skips to its place.
     """
 
     def __init__(

@@ -224,7 +224,7 @@ class ShardedReader(WorkerReader):
     # ---- the order of an epoch ---------------------------------------------------------------------------------------
 
     def _frame(self) -> Order:
-        """Return an order of the right length; its items are not those that will be read."""
+        """Return an order of the right length; its items are not the ones that will be read."""
         batches = sampler = index_sampler(self.loader)
         size, drop_last, grouped = 1, False, type(batches) is BatchSampler and not self.indices.lone
         if grouped:

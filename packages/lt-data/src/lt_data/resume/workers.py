@@ -35,7 +35,7 @@ class WorkerState(NamedTuple):
 
     Attributes:
         host: the three generators.
-        owned: those that dataset and collate function own.
+        owned: the generators that dataset and collate function own.
         place: the dataset's ``state_dict``.
         used_up: whether its data is used up.
     """

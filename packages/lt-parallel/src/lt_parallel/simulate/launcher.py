@@ -46,7 +46,7 @@ class SimulateLauncher(Launcher):
         """Run the ranks and return rank 0's result.
 
         Raises:
-            RankError: where they would wait forever, or give what does not fit together.
+            RankError: where they would wait forever, or give values that do not fit together.
             ConfigError: off the CPU.
         """
         if strategy.device.type != "cpu":
@@ -97,7 +97,7 @@ class SimulateLauncher(Launcher):
         head = f"Simulated: {len(calls)} of {prod(sizes.values())} ranks ({shape})"
         parts = [head, *lines, "Rank 0 says to others:", *table(calls[0], _names(sizes))]
         self.report = "\n".join([*parts, *([] if wrong else ["All of these ranks reach the end."])])
-        print(self.report)  # noqa: T201  (this is what it is for)
+        print(self.report)  # noqa: T201  (its purpose)
         if wrong:
             raise RankError(f"The ranks do not end together. {wrong}", code="LT787")
 
@@ -143,7 +143,7 @@ def _chosen(sizes: dict[str, int]) -> list[int]:
     if prod(sizes.values()) <= _ALL:
         return list(range(prod(sizes.values())))
     places = product(
-        *(  # all of a pipeline: each rank needs to know what the one before hands on
+        *(  # all of a pipeline: each rank needs the shapes that the one before hands on
             range(size) if name.startswith("pipeline") else sorted({0, min(1, size - 1), size - 1})
             for name, size in sizes.items()
         )

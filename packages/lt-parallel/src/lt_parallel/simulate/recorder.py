@@ -31,7 +31,7 @@ _NAMES |= {"reduce_scatter_tensor": "reduce_scatter", "alltoall": "all_to_all", 
 _HERE = str(Path(torch.__file__).parent)
 
 Sent = dict[tuple[str, str, tuple[int, ...], int], list[Tensor]]
-"""What ranks have sent so far: how; group; its ranks, or from whom to whom; number of it among these."""
+"""The ranks' messages so far: how; group; its ranks, or from whom to whom; number of it among these."""
 
 
 class NotYetSent(BaseException):
@@ -69,7 +69,7 @@ class Call:
 class Recorder(TorchDispatchMode):
     """While it is entered, notes each call in :attr:`calls`.
 
-    Of whole numbers (sizes, bytes of objects, seeds) this rank gets what others have broadcast or sent to it.
+    Whole numbers (sizes, bytes of objects, seeds) that others have broadcast or sent arrive at this rank.
 
     Args:
         sent: messages known so far; grows.
@@ -138,7 +138,7 @@ class Recorder(TorchDispatchMode):
             raise NotYetSent
         elif read:
             raise ConfigError(
-                f"Rank {dist.get_rank()} waits for what rank {ranks[source]} broadcasts ({_place()}), and that rank is "
+                f"Rank {dist.get_rank()} waits for a broadcast of rank {ranks[source]} ({_place()}), and that rank is "
                 f"not among those simulated, {len(self._simulated)} of {dist.get_world_size()}. Broadcast from the "
                 "first rank of the group, or simulate fewer devices.",
                 code="LT789",

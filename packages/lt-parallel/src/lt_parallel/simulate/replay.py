@@ -14,8 +14,8 @@ Schedules = Mapping[int, Sequence[Call]]
 def conflict(schedules: Schedules, stuck: Collection[int] = ()) -> str:
     """Return where ranks would wait forever, or make calls that do not match; empty where they reach the end.
 
-    A call of a group ends when all its ranks have come to it; those that were not simulated are taken to come. A send
-    ends when its receive is posted, and a receive when its send is, but those that return at once; each must have a
+    A call of a group ends when all its ranks have come to it; ranks that were not simulated are taken to come. A send
+    ends when its receive is posted, and a receive when its send is, but for calls that return at once; each must have a
     counterpart. Those ranks that are ``stuck`` stay at their last call.
     """
     at = dict.fromkeys(schedules, 0)

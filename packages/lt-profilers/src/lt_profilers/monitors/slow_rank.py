@@ -27,7 +27,7 @@ class RankTimes:
         rank: its number.
         host: the machine that it is on.
         loading: seconds until the batch was there, median.
-        forward: seconds from there to the backward, median; those of the device where there is one.
+        forward: seconds from there to the backward, median; the device's where there is one.
     """
 
     rank: int

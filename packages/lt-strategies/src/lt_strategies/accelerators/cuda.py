@@ -63,7 +63,7 @@ class Cuda(Accelerator):
 
     def generator_state(self) -> Tensor | None:
         """Return the state of the current GPU's generator (uint8, shape ``(16,)``); where this process works on
-        several, by a model that was spread by hand, those of all up to the last (shape ``(GPUs, 16)``).
+        several, by a model that was spread by hand, the states of all up to the last (shape ``(GPUs, 16)``).
         """
         if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             return None

@@ -64,7 +64,7 @@ class Mixed(Precision):
     """Parameters in 32 bits, the step under autocast.
 
     Args:
-        dtype: what autocast computes in; ``"bf16-mixed"``, Lightning's spelling, is bfloat16.
+        dtype: autocast's; ``"bf16-mixed"``, Lightning's spelling, is bfloat16.
         device: Lightning's argument; the strategy says the device.
         scaler: Lightning's argument, for ``"16-mixed"``, which is :class:`ScaledMixed`.
         precision: Lightning's name for ``dtype``.
@@ -199,7 +199,7 @@ class ScaledMixed(Mixed):
 
 
 class _StandIn:
-    """What the scaler sees as the optimizer: its step is the strategy's, which may say "not yet"."""
+    """The optimizer as the scaler sees it: its step is the strategy's, which may say "not yet"."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 KEPT = 200
 """So many of the last collectives are compared."""
 
-_ANSWER = 1.0  # seconds in which a rank that lives writes what it recorded
+_ANSWER = 1.0  # seconds in which a living rank writes its record
 
 
 class Call(NamedTuple):

@@ -101,7 +101,7 @@ def _watch(watch: Watch) -> int:
 
 
 def _conclude(watch: Watch, verdict: Verdict) -> int:
-    """Say what happened, unless rank 0 lives to say it, or said it itself."""
+    """Report the failure, unless rank 0 lives to report it, or has done so."""
     rank_0_is_gone = watch.members[0].status() is not None
     own = read_report(watch.folder, 0)
     raised = own is not None and not own["error"].startswith("SystemExit")  # of which Python prints only the text

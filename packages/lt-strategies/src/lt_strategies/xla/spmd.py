@@ -37,7 +37,7 @@ class XLA(Strategy):
         """Take the strategy.
 
         Args:
-            steps_per_execution: training batches whose steps are one program, for tiny steps. What is due in between
+            steps_per_execution: training batches whose steps are one program, for tiny steps. Anything due in between
                 is never passed over.
 
         Raises:
@@ -111,7 +111,7 @@ class XLA(Strategy):
     # ---- step --------------------------------------------------------------------------------------------------------
 
     def batch_done(self, phase: str) -> None:
-        """Run what this batch has recorded. Without it the program would grow from step to step."""
+        """Run the operations that this batch has recorded. Without it the program would grow from step to step."""
         _sync()
         if phase == "train":
             self.compilations.batch_done()
