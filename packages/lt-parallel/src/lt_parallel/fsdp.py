@@ -74,7 +74,7 @@ class _Root(nn.Module):
         return getattr(self.module, method)(*args, **kwargs)
 
 
-class _Kept:
+class _RootHolder:
     """Holds the root of a sharded module in the module's ``__dict__``; a copy of the module holds none.
 
     The root holds the module too, and both go together: a table of roots here would keep every module forever.
@@ -84,13 +84,13 @@ class _Kept:
         self.root = root
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Kept, ()
+        return _RootHolder, ()
 
 
 def _root_of(module: nn.Module) -> _Root | None:
     """Return the root of a module that was sharded here; it is still sharded after its run."""
-    kept: _Kept | None = module.__dict__.get("_fsdp_root")
-    return None if kept is None else kept.root
+    holder: _RootHolder | None = module.__dict__.get("_fsdp_root")
+    return None if holder is None else holder.root
 
 
 class FSDP(Distributed):
@@ -361,7 +361,7 @@ class FSDP(Distributed):
         if rooted:
             root = _Root(module)
             self._shard_group(root, module)
-            module.__dict__["_fsdp_root"] = _Kept(root)
+            module.__dict__["_fsdp_root"] = _RootHolder(root)
         else:
             self._place_sharded(module, Precision())
 
@@ -586,7 +586,7 @@ class ModelParallel(FSDP):
         else:
             self._groups(module)
             self._place_sharded(module, Precision())
-        module.__dict__.setdefault("_fsdp_root", _Kept())
+        module.__dict__.setdefault("_fsdp_root", _RootHolder())
 
     def _is_spread(self, module: nn.Module) -> bool:
         """Return whether a plan was followed already, or ``configure_model`` did without one."""

@@ -282,7 +282,7 @@ class ModelCheckpoint(Checkpoint):
         all_of_run = [cb for cb in trainer.callbacks if isinstance(cb, ModelCheckpoint)]
         needed = trainer.resumes_automatically and not any(cb._keeps_newest for cb in all_of_run)
         self._keeper = all_of_run[0] if needed else None
-        if self._store.beside("") and trainer.strategy.capabilities.sharded_checkpoints:
+        if self._store.weights_path("") and trainer.strategy.capabilities.sharded_checkpoints:
             raise ConfigError(
                 f"ModelCheckpoint(safetensors=True): with strategy {trainer.strategy.name!r} every rank writes its "
                 "part of a checkpoint, and no process has the weights whole. Leave it out; afterwards: lt ckpt export "
@@ -486,7 +486,7 @@ class ModelCheckpoint(Checkpoint):
     def _files_of(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the files of one checkpoint with their contents, the weights alone first."""
         contents = self._contents_of(path)
-        if weights := self._store.beside(path):
+        if weights := self._store.weights_path(path):
             yield weights, contents | {"weights_only": True, "mark": self._store.mark(weights)}
         yield path, contents | {"mark": self._store.mark(path)}
 

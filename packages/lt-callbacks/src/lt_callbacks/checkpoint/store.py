@@ -221,8 +221,8 @@ class CheckpointStore:
         """Return the files of the ranking, the last one, and requested files that are not written yet."""
         return {*self.ranking.files, *self._unwritten, self.ranking.last} - {""}
 
-    def beside(self, path: str) -> str:
-        """Return where the weights of the checkpoint ``path`` lie alone; empty where they do not."""
+    def weights_path(self, path: str) -> str:
+        """Return the path of the weights alone beside the checkpoint ``path``; empty where there is none."""
         if not self._weights_ending or path.endswith(self._weights_ending) or path == self.interrupted:
             return ""
         return path.rpartition(".")[0] + self._weights_ending
@@ -234,7 +234,7 @@ class CheckpointStore:
         """
         if (path != may_replace and path in self.paths()) or self._kept_by_others(path):
             return False
-        return all(self._may_write(name, renamed) for name in (path, self.beside(path)) if name)
+        return all(self._may_write(name, renamed) for name in (path, self.weights_path(path)) if name)
 
     def _may_write(self, path: str, renamed: bool) -> bool:
         return path in self._written or not self.exists(path) or self.owns(path, renamed=renamed)
@@ -358,7 +358,7 @@ class CheckpointStore:
             assert self._owner is not None
             self._owner._remove_checkpoint(trainer, path)
             self.ranking.stands_in.pop(path, None)
-            if weights := self.beside(path):
+            if weights := self.weights_path(path):
                 self.delete(trainer, weights)
         return own
 
@@ -375,12 +375,12 @@ class CheckpointStore:
         if not trainer.is_global_zero:
             return
         io = trainer.checkpoint_io
-        self._written |= {target, self.beside(target)}
+        self._written |= {target, self.weights_path(target)}
         try:
             name = io.point_last if symbolic else io.add_name
             name(source, target)
-            if self._weights_ending and io.exists(self.beside(source)):  # not where writing them failed
-                name(self.beside(source), self.beside(target))
+            if self._weights_ending and io.exists(self.weights_path(source)):  # not where writing them failed
+                name(self.weights_path(source), self.weights_path(target))
         except (CheckpointError, OSError) as error:
             warn(f"{target} could not be made from {source}: {error}. Training goes on.", code="LT635")
 
@@ -449,7 +449,7 @@ class CheckpointStore:
         for path in found if ranking.save_top_k != -1 else ():
             self.owns(path)  # now, as later a background writer would have to be waited for
         if ranking.last in found and self.owns(ranking.last, renamed=True):
-            self._written.add(self.beside(ranking.last))
+            self._written.add(self.weights_path(ranking.last))
         return found
 
 
