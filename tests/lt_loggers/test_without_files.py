@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from lt_core.errors import LogError
+from lt_core.errors import LogError, LtWarning
 from lt_loggers import MemoryLogger, OpenTelemetryLogger, StdoutLogger
 from lt_testing.logger import LoggerKit
 
@@ -148,7 +148,7 @@ def test_rows_that_an_exporter_did_not_take_are_sent_again():
     logger = OpenTelemetryLogger(exporter=exporter)
     exporter.taken = False
     logger.log_metrics({"a": 1.0}, 0)
-    with pytest.raises(ConnectionError, match="Exporter did not take 1 rows"):
+    with pytest.raises(ConnectionError, match="Exporter did not take 1 rows"), pytest.warns(LtWarning, match="1 rows"):
         logger.finalize("success")
     exporter.taken = True
     logger.finalize("success")

@@ -25,6 +25,7 @@ _WHERE = {
     "Table": ".media",
     "TensorBoardLogger": ".tensorboard.logger",
     "Text": ".media",
+    "TrackerLogger": ".tracker",
     "TrackioLogger": ".trackio",
     "Video": ".media",
     "WandbLogger": ".wandb",

@@ -61,7 +61,7 @@ class BufferedLogger(Logger):
             metrics: numbers that they led to, logged as well.
             step: where on the x axis; None is where the last row was.
         """
-        self.hparams.update(as_dict(params or {}))
+        self.hparams = {**self.hparams, **as_dict(params or {})}
         if metrics:
             self.log_metrics(metrics, max(0, self._rows.last_step) if step is None else step)
         if not process_rank():
@@ -102,7 +102,7 @@ class BufferedLogger(Logger):
 
     def _write(self, rows: list[Row]) -> None:
         """Write rows; written ones must stay so even if this is called again after an error."""
-        raise NotImplementedError(f"{type(self).__name__} must define _write()")
+        raise NotImplementedError
 
     def _write_hparams(self) -> None:
         """Write :attr:`hparams`."""

@@ -13,6 +13,8 @@ WARNINGS: frozenset[str] = frozenset(
         "LT555",
         "LT557",
         "LT558",
+        "LT560",
+        "LT561",
         "LT901",
     }
 )

@@ -47,15 +47,7 @@ class CSVLogger(LineLogger):
         flush_logs_every_n_steps: int = 100,
         flush_secs: float = 10,
     ) -> None:
-        super().__init__(
-            save_dir,
-            name,
-            version,
-            sub_dir=None,
-            prefix=prefix,
-            flush_every=flush_logs_every_n_steps,
-            flush_secs=flush_secs,
-        )
+        super().__init__(save_dir, name, version, None, prefix, flush_logs_every_n_steps, flush_secs)
         self._columns: list[str] = []
         self._header = ""
         self._templates: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
@@ -150,8 +142,8 @@ class ExperimentWriter:
 
 def _widen(file: LineFile, header: str) -> None:
     """Give the file another header with more columns at its end, and each row as many empty cells."""
-    old = next(csv.reader([file.header or ""]))
-    padding = b"," * (len(next(csv.reader([header]))) - len(old)) + b"\n"
+    before, after = csv.reader([file.header or "", header])
+    padding = b"," * (len(after) - len(before)) + b"\n"
     whole = file.path.read_bytes().split(b"\n")[1:-1]
     file.replace(header.encode() + b"\n" + b"".join(line.rstrip(b"\r") + padding for line in whole))
     file.header = header

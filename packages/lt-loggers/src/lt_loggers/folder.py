@@ -45,7 +45,6 @@ class FolderLogger(BufferedLogger):
         save_dir: str | os.PathLike[str],
         name: str | None,
         version: int | str | None,
-        *,
         sub_dir: str | os.PathLike[str] | None,
         prefix: str,
         flush_every: int,
@@ -123,7 +122,12 @@ class FolderLogger(BufferedLogger):
                     folder.mkdir()
                 except OSError as error:
                     if self._version is None or not self._run_dir().is_dir():
-                        raise self._cannot_be_made(error) from error
+                        raise ConfigError(
+                            f"{type(self).__name__}(save_dir={self._save_dir!r}): no folder can be made in "
+                            f"{self.root_dir}: {error.strerror or error}. Give a folder that you may write to by "
+                            "save_dir= or Trainer(default_root_dir=...), or take Trainer(logger=False).",
+                            code="LT559",
+                        ) from error
                     self._version = None  # another job was quicker
                 else:
                     self._claimed = folder
@@ -134,14 +138,6 @@ class FolderLogger(BufferedLogger):
         super().begin_anew()
         self._version = self._version if self._explicit else None
         self._claimed, self._hparams_done, self._resumed = None, False, {}
-
-    def _cannot_be_made(self, error: OSError) -> ConfigError:
-        return ConfigError(
-            f"{type(self).__name__}(save_dir={self._save_dir!r}): no folder can be made in {self.root_dir}: "
-            f"{error.strerror or error}. Give a folder that you may write to by save_dir= or "
-            "Trainer(default_root_dir=...), or take Trainer(logger=False).",
-            code="LT559",
-        )
 
     def use_version(self, version: int | str) -> None:
         """Take this version; a folder that was made for another one is removed while it is empty."""
@@ -206,7 +202,7 @@ class FolderLogger(BufferedLogger):
 
     def _ends(self) -> dict[str, Any]:
         """Return where this logger's files end, as plain data; up to there they are on disk."""
-        raise NotImplementedError(f"{type(self).__name__} must define _ends()")
+        raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the claim: a copy in another process must not remove the folder."""

@@ -11,7 +11,7 @@ from lt_core.arguments import checks_arguments
 from lt_loggers.lines import LineFile, LineLogger
 from lt_loggers.rows import Row
 
-__all__ = ["JSONLLogger", "json_line"]
+__all__ = ["JSONLLogger", "json_line", "json_lines"]
 
 
 class JSONLLogger(LineLogger):
@@ -49,22 +49,16 @@ class JSONLLogger(LineLogger):
         flush_logs_every_n_steps: int = 100,
         flush_secs: float = 10,
     ) -> None:
-        super().__init__(
-            save_dir,
-            name,
-            version,
-            sub_dir=None,
-            prefix=prefix,
-            flush_every=flush_logs_every_n_steps,
-            flush_secs=flush_secs,
-        )
+        super().__init__(save_dir, name, version, None, prefix, flush_logs_every_n_steps, flush_secs)
         self._timestamps = timestamps
 
     def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
-        file.write([json_line({"step": step, **self._time(time), **row}) for step, time, row in rows])
+        file.write(json_lines(rows, timestamps=self._timestamps))
 
-    def _time(self, time: float) -> dict[str, float]:
-        return {"time": time} if self._timestamps else {}
+
+def json_lines(rows: list[Row], *, timestamps: bool) -> list[str]:
+    """Return rows as JSON, with the time of each where wanted."""
+    return [json_line({"step": step, **({"time": time} if timestamps else {}), **row}) for step, time, row in rows]
 
 
 def json_line(row: dict[str, Any]) -> str:

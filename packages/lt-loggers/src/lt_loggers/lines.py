@@ -146,7 +146,7 @@ class LineLogger(FolderLogger):
 
     def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
         """Append rows to the file, which is open."""
-        raise NotImplementedError(f"{type(self).__name__} must define _write_rows()")
+        raise NotImplementedError
 
     def _ends(self) -> dict[str, Any]:
         file = self._file()

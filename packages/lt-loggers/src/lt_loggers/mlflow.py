@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlparse
@@ -14,12 +13,11 @@ from urllib.request import url2pathname
 from lt_core.arguments import checks_arguments
 from lt_core.errors import warn
 from lt_core.logger import Logger
-from lt_core.rank import process_rank
-from lt_loggers.media import Media, as_media
+from lt_loggers.media import Media
 from lt_loggers.media_files import path_below, write_media
 from lt_loggers.params import as_yaml, cells
 from lt_loggers.rows import Number, Row
-from lt_loggers.tracker import Nothing, TrackerLogger, require
+from lt_loggers.tracker import TrackerLogger, require
 from lt_loggers.uploads import Upload
 
 if TYPE_CHECKING:
@@ -64,63 +62,47 @@ class MLFlowLogger(TrackerLogger):
         synchronous: bool | None = None,
     ) -> None:
         require("mlflow", "MLFlowLogger", "mlflow")
-        super().__init__(prefix, log_model)
+        super().__init__(prefix, log_model, None, run_id)
         local = os.fspath(save_dir) if save_dir is not None else "./mlruns"
         self._uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"file:{local}"
-        self._experiment_name, self._run_name, self._run_id = experiment_name, run_name, run_id
+        uri = urlparse(self._uri)
+        self._address = uri.netloc.rpartition("@")[2] or self._uri
+        if uri.scheme == "file":
+            self._save_dir = url2pathname(uri.path) if uri.path.startswith("/") else self._uri.removeprefix("file:")
+        elif not uri.scheme:
+            self._save_dir = self._uri
+        self._experiment_name, self._run_name = experiment_name, run_name
         self._artifact_location = artifact_location
-        self._experiment_id: str | None = None
         self._how = {} if synchronous is None else {"synchronous": synchronous}
         self.tags = dict(tags or {})
         self._keys: set[str] = set()
         self._resumed_at: float | None = None
         self._there: dict[str, set[tuple[int, str]]] = {}
-        self._client: MlflowClient | None = None
-        self._given = run_id
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str | None:
         """The experiment's id, as soon as the run is open."""
-        if self._experiment_id is None and self._run_id and self.save_dir is not None:  # another rank opened it
-            self._experiment_id = next(
-                (path.parent.name for path in Path(self.save_dir).glob(f"*/{self._run_id}")), None
-            )
-        return self._experiment_id
-
-    @property
-    def version(self) -> str | None:
-        """The run's id, as soon as the run is open."""
-        return self._run_id
+        if self._name is None and self.version and self.save_dir is not None:  # another rank opened it
+            self._name = next((path.parent.name for path in Path(self.save_dir).glob(f"*/{self.version}")), None)
+        return self._name
 
     @property
     def run_id(self) -> str | None:
         """The run's id; opens the run."""
         _ = self.experiment
-        return self._run_id
+        return self.version
 
     @property
     def experiment_id(self) -> str | None:
         """The experiment's id; opens the run."""
         _ = self.experiment
-        return self._experiment_id
-
-    @property
-    def save_dir(self) -> str | None:
-        """The folder of a local store; None where a server keeps the runs."""
-        uri = urlparse(self._uri)
-        if uri.scheme == "file":
-            return url2pathname(uri.path) if uri.path.startswith("/") else self._uri.removeprefix("file:")
-        return None if uri.scheme else self._uri
+        return self._name
 
     @property
     def root_dir(self) -> str | None:
-        return None if self.save_dir is None or self.name is None else str(Path(self.save_dir, self.name))
-
-    @property
-    def log_dir(self) -> str | None:
-        return None if self.root_dir is None or self.version is None else str(Path(self.root_dir, self.version))
+        return None if self.name is None else super().root_dir
 
     def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
         """Open the run: MLflow chooses its id."""
@@ -129,30 +111,20 @@ class MLFlowLogger(TrackerLogger):
     def begin_anew(self) -> None:
         super().begin_anew()
         if self._given is None:
-            self._run_id = self._experiment_id = self._client = None
-            self._keys, self._resumed_at, self._there = set(), None, {}
+            self._name, self._keys, self._resumed_at, self._there = None, set(), None, {}
 
-    def use_version(self, version: int | str) -> None:
-        self._run_id = str(version)
+    def _open(self) -> MlflowClient:
+        if self.save_dir is not None:  # MLflow 3.17 and later want to know that files are meant
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        from mlflow.tracking import MlflowClient
 
-    @property
-    def experiment(self) -> MlflowClient:
-        """The ``MlflowClient``; the run is opened when it is first asked for."""
-        if process_rank():
-            return Nothing()
-        if self._client is None:
-            if self.save_dir is not None:  # MLflow 3.17 and later want to know that files are meant
-                os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-            from mlflow.tracking import MlflowClient
-
-            client = MlflowClient(self._uri)
-            if self._run_id is None:
-                self._run_id, self._experiment_id = self._new_run(client)
-            else:
-                self._experiment_id = str(client.get_run(self._run_id).info.experiment_id)
-                client.update_run(self._run_id, status="RUNNING")
-            self._client = client
-        return self._client
+        client = MlflowClient(self._uri)
+        if self.version is None:
+            self._version, self._name = self._new_run(client)
+        else:
+            self._name = str(client.get_run(self.version).info.experiment_id)
+            client.update_run(self.version, status="RUNNING")
+        return client
 
     def _new_run(self, client: MlflowClient) -> tuple[str, str]:
         from mlflow.tracking.context.registry import resolve_tags
@@ -167,14 +139,11 @@ class MLFlowLogger(TrackerLogger):
 
     # ---- logging -----------------------------------------------------------------------------------------------------
 
-    def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
+    def _media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
         """Send media as an artifact, ``media/<name>/step_N.png``."""
-        media = as_media(value)
-        if media is None:
-            return False
-        if not process_rank():
-            self._send_media(name, media, step)
-        return True
+        path = write_media(folder, name, media, step)
+        where = PurePosixPath("media", path.parent.relative_to(folder))
+        return lambda me: me.experiment.log_artifact(me.version, str(path), str(where))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the run of ``state``. Rows that a killed run sent after it, and this one sends again, are kept once.
@@ -182,44 +151,35 @@ class MLFlowLogger(TrackerLogger):
         MLflow deletes no metric: a value that differs from the one of the killed run stands beside it.
         """
         super().load_state_dict(state)
-        if state.get("run_id") is not None and self.version == state["run_id"]:
-            self._resumed_at, self._there = state["step"], {}
+        if self.version == state.get("run_id", ""):
+            self._resumed_at, self._there = min([state["step"], *(row[0] for row in state.get("unsent", []))]), {}
 
-    def finalize(self, status: str) -> None:
-        """Send the rest, and the run's status."""
-        super().finalize(status)
-        if self._client is not None and self._run_id is not None:
-            self._client.set_terminated(self._run_id, _STATUS.get(status, "FINISHED"))
+    def _close(self, status: str, uploads: list[Upload]) -> None:
+        super()._close(status, uploads)
+        if self._experiment is not None:
+            self._experiment.set_terminated(self.version, _STATUS.get(status, "FINISHED"))
 
-    def _send_media(self, name: str, media: Media, step: int | None) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = write_media(folder, name, media, step)
-            where = PurePosixPath("media", path.parent.relative_to(folder))
-            self.experiment.log_artifact(self._id(), str(path), str(where))
-
-    def _send_rows(self, rows: list[Row]) -> None:
+    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
         from mlflow.entities import Metric
 
         batch: list[Metric] = []
-        sent = whole = 0
-        try:
-            for step, time, row in rows:
-                if batch and len(batch) + len(row) > _METRICS_IN_BATCH:
-                    self._send_batch(metrics=batch)
-                    sent, batch = whole, []
-                fresh = row if self._resumed_at is None else self._unsent(row, round(step))
-                batch += [Metric(n, value, int(time * 1000), round(step)) for n, value in fresh.items()]
-                whole += 1
-            self._send_batch(metrics=batch)
-            sent = whole
-        finally:
-            self._rows.drop(sent)
+        whole = 0
+        for step, time, row in rows:
+            if batch and len(batch) + len(row) > _METRICS_IN_BATCH:
+                self._send_batch(metrics=batch)
+                yield whole
+                whole, batch = 0, []
+            fresh = row if self._resumed_at is None else self._unsent(row, round(step))
+            batch += [Metric(n, value, int(time * 1000), round(step)) for n, value in fresh.items()]
+            whole += 1
+        self._send_batch(metrics=batch)
+        yield whole
 
     def _unsent(self, row: dict[str, Number], step: int) -> dict[str, Number]:
         """Return the values of a row that the run does not hold yet at this step."""
         assert self._resumed_at is not None
         for name in row.keys() - self._there.keys():
-            history = self.experiment.get_metric_history(self._id(), name)
+            history = self.experiment.get_metric_history(self.version, name)
             since = [metric for metric in history if metric.step >= self._resumed_at]
             self._there[name] = {(metric.step, repr(float(metric.value))) for metric in since}
         return {n: value for n, value in row.items() if (step, repr(float(value))) not in self._there[n]}
@@ -229,14 +189,14 @@ class MLFlowLogger(TrackerLogger):
         for kind, entities in content.items():
             size = _PARAMS_IN_BATCH if kind == "params" else _METRICS_IN_BATCH
             for start in range(0, len(entities), size):
-                self.experiment.log_batch(self._id(), **{kind: entities[start : start + size]}, **self._how)
+                self.experiment.log_batch(self.version, **{kind: entities[start : start + size]}, **self._how)
 
     def _send_hparams(self) -> None:
         from mlflow.entities import Param
         from mlflow.exceptions import MlflowException
 
         values = {_UNKNOWN.sub("_", name): str(value)[:_PARAM_LENGTH] for name, value in cells(self.hparams).items()}
-        client, run_id = self.experiment, self._id()
+        client, run_id = self.experiment, self.version
         known = client.get_run(run_id).data.params
         changed = [name for name, value in values.items() if known.get(name, value) != value]
         if changed:  # MLflow keeps the first value for good
@@ -254,18 +214,13 @@ class MLFlowLogger(TrackerLogger):
             warn(f"MLflow refused the hyperparameters of this run: {error.message}", code="LT557")
 
     def _send_checkpoint(self, upload: Upload) -> None:
-        folder, client, run_id = upload.path.stem, self.experiment, self._id()
+        folder, client, run_id = upload.path.stem, self.experiment, self.version
         if upload.path.is_dir():
             client.log_artifacts(run_id, str(upload.path), f"{folder}/{upload.path.name}")
         else:
             client.log_artifact(run_id, str(upload.path), folder)
         client.log_text(run_id, as_yaml(upload.metadata), f"{folder}/metadata.yaml")
         client.log_text(run_id, str(upload.aliases), f"{folder}/aliases.txt")
-
-    def _id(self) -> str:
-        _ = self.experiment
-        assert self._run_id is not None
-        return self._run_id
 
     def _rename(self, name: str) -> str:
         """Return ``name`` as MLflow takes it: in its characters, and so that it can be a file of a local store.
@@ -282,10 +237,6 @@ class MLFlowLogger(TrackerLogger):
         if key != name:
             warn(f"MLflow's stores cannot take the name {name!r}: it is called {key!r} there.", code="LT558")
         return key
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the client: a copy in another process makes its own."""
-        return {**super().__getstate__(), "_client": None}
 
 
 def mlflow_logger(save_dir: str | os.PathLike[str]) -> MLFlowLogger:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, LogError
-from lt_core.logger import Logger
 from lt_core.plugins import install_hint
-from lt_core.rank import process_rank
 from lt_loggers.params import cells
 from lt_loggers.rows import Row
 from lt_loggers.tracker import TrackerLogger, require
@@ -53,41 +50,14 @@ class OpenTelemetryLogger(TrackerLogger):
         require("opentelemetry", "OpenTelemetryLogger", "opentelemetry")
         if exporter is None:
             _exporter_class()  # before the first step, not at the first row
-        super().__init__(prefix, log_model=False, flush_every=flush_logs_every_n_steps, flush_secs=flush_secs)
-        self._exporter, self._service, self._version = exporter, service, version
-        self._given = version
-        self._makes_exporter = exporter is None
+        super().__init__(prefix, False, service, version, flush_logs_every_n_steps, flush_secs)
+        self._exporter = exporter
         self._shown: dict[str, str] = {}
         self._last = 0
 
-    @property
-    def name(self) -> str:
-        """The service."""
-        return self._service
-
-    @property
-    def version(self) -> str | None:
-        """The run's id."""
-        return self._version
-
-    @property
-    def experiment(self) -> Any:
-        """The exporter."""
-        if self._exporter is None:
-            self._exporter = _exporter_class()()
-        return self._exporter
-
-    def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
-        if self._version is None and not process_rank():
-            self._version = uuid.uuid4().hex
-        return self._version
-
-    def begin_anew(self) -> None:
-        super().begin_anew()
-        self._version = self._given
-
-    def use_version(self, version: int | str) -> None:
-        self._version = str(version)
+    def _open(self) -> Any:
+        """Return the exporter."""
+        return self._exporter or _exporter_class()()
 
     def _rename(self, name: str) -> str:
         shown = _UNKNOWN.sub("_", name)
@@ -99,7 +69,7 @@ class OpenTelemetryLogger(TrackerLogger):
             )
         return name
 
-    def _send_rows(self, rows: list[Row]) -> None:
+    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
         if not rows:  # hyperparameters came: they go with the next rows
             return
         from opentelemetry.sdk.metrics.export import (
@@ -122,21 +92,13 @@ class OpenTelemetryLogger(TrackerLogger):
                 points.setdefault(name, []).append(NumberDataPoint({}, 0, last, value))
         metrics = [Metric(_UNKNOWN.sub("_", name), name, "", Gauge(found)) for name, found in points.items()]
         attributes = {f"hparams.{name}": value for name, value in cells(self.hparams).items()}
-        about = {"service.name": self._service, "service.instance.id": self.claim_version() or ""}
+        about = {"service.name": self.name, "service.instance.id": self.claim_version() or ""}
         scope = ScopeMetrics(InstrumentationScope("lt"), metrics, "")
         found = self.experiment.export(MetricsData([ResourceMetrics(Resource({**attributes, **about}), [scope], "")]))
         if found is not MetricExportResult.SUCCESS:
             raise ConnectionError(f"the exporter {type(self.experiment).__name__} did not take {len(rows)} rows")
-        self._rows.drop(len(rows))
         self._last = last
-
-    def _send_hparams(self) -> None:
-        """They come with the rows, as attributes of the resource."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the default exporter: a copy in another process makes its own."""
-        state = super().__getstate__()
-        return {**state, "_exporter": None} if self._makes_exporter else state
+        yield len(rows)
 
 
 def _exporter_class() -> Any:

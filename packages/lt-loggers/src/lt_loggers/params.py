@@ -37,14 +37,11 @@ def plain(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _json_form(value) for name, value in plain_hparams(params).items()}
 
 
-def flat(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested hyperparameters in one level: ``{"a": {"b": 1}}`` -> ``{"a/b": 1}``; lists of dicts too."""
-    return _flat(plain(params))
-
-
 def cells(params: Mapping[str, Any]) -> dict[str, bool | int | float | str]:
-    """Return hyperparameters in one level, each a bool, number or text."""
-    return {n: v if isinstance(v, (bool, int, float, str)) else str(v) for n, v in flat(params).items()}
+    """Return nested hyperparameters in one level, each a bool, number or text: ``{"a": {"b": 1}}`` -> ``{"a/b": 1}``;
+    lists of dicts too.
+    """
+    return {n: v if isinstance(v, (bool, int, float, str)) else str(v) for n, v in _flat(plain(params)).items()}
 
 
 def as_yaml(params: Mapping[str, Any]) -> str:

@@ -90,12 +90,20 @@ class Rows:
         self._on_device.clear()
         return self._rows
 
-    def drop(self, count: int | None = None) -> None:
-        """Forget the first rows, or all: they are written."""
-        self._rows = [] if count is None else self._rows[count:]
+    def take(self) -> list[Row]:
+        """Return all rows and forget them, without a word about a write."""
+        rows, self._rows = self.read(), []
+        return rows
+
+    def drop(self) -> None:
+        """Forget all rows: they are written."""
+        self._rows = []
         self._on_device.clear()
-        if count != 0:  # something was taken: who takes the rows is back
-            self._pause = 0.0
+        self.resume()
+
+    def resume(self) -> None:
+        """Note that a write went well."""
+        self._pause = 0.0
 
     def take_back(self) -> None:
         """Forget the row that was added last, unless it is written already."""
@@ -145,8 +153,6 @@ class Rows:
 def _as_number(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, float):
-        return float(value)
     if isinstance(value, (str, bytes, complex)) or not hasattr(value, "__float__"):
         return None
     try:

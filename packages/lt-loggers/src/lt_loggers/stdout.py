@@ -8,7 +8,7 @@ from typing import Any
 from lt_core.arguments import checks_arguments
 from lt_core.terminal import drop_unwritten
 from lt_loggers.buffered import BufferedLogger
-from lt_loggers.jsonl import json_line
+from lt_loggers.jsonl import json_line, json_lines
 from lt_loggers.params import plain
 from lt_loggers.rows import Row
 
@@ -46,9 +46,7 @@ class StdoutLogger(BufferedLogger):
         self._timestamps = timestamps
 
     def _write(self, rows: list[Row]) -> None:
-        times = ({"time": time} if self._timestamps else {} for _, time, _ in rows)
-        lines = [json_line({"step": step, **time, **row}) for (step, _, row), time in zip(rows, times, strict=True)]
-        _print(lines)
+        _print(json_lines(rows, timestamps=self._timestamps))
 
     def _write_hparams(self) -> None:
         _print([json_line({"hparams": plain(self.hparams)})])

@@ -2,98 +2,318 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import current_thread
+from time import monotonic
 from typing import Any, Literal
+from uuid import uuid4
 
 from lt_core import CallbackBase
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, warn
+from lt_core.logger import DummyExperiment, Logger
 from lt_core.plugins import install_hint
 from lt_core.rank import process_rank
 from lt_loggers.buffered import BufferedLogger
+from lt_loggers.media import Media, as_media
+from lt_loggers.params import plain
 from lt_loggers.rows import Row
+from lt_loggers.sender import Sender
 from lt_loggers.uploads import Upload, Uploads
+
+__all__ = ["TrackerLogger"]
+
+_IN_MID_RUN = 5.0
+"""Seconds that a save waits in the middle of a run: a scheduler that ends the job often gives 30 for the checkpoint."""
+
+_UPLOAD = 1e6
+"""Bytes of a checkpoint for which the end of a run waits one more second."""
 
 
 class TrackerLogger(BufferedLogger):
-    """Base of the trackers: sends rows in batches, keeps them while the service is unreachable, uploads checkpoints.
+    """Base of the trackers: sends rows in batches by a thread, keeps them while the service is unreachable, uploads
+    checkpoints.
 
     The library is imported and the run opened when something is sent first, on rank 0. Rows that could not be sent wait
-    in memory, and the pauses between tries grow: an unreachable server does not slow training down.
+    in memory, and the pauses between tries grow: an unreachable server does not slow training down. Nor does one that
+    is silent: start and end of a run wait :attr:`patience` seconds for it, its middle less.
+
+    All that talks to the server is called in the thread, one after another. It gets a twin of the logger, which shares
+    its attributes until the logger serves another fit: the answer to an earlier one finds its own run there.
 
     Args:
         prefix: put before each metric's name, with a ``-`` between.
         log_model: which checkpoints to upload; see :class:`lt_loggers.uploads.Uploads`.
+        name: of the project.
+        version: id of an earlier run, to continue it; None makes one.
         flush_every: steps (or rows) between batches.
         flush_secs: seconds between batches, when the steps are slow.
+
+    Attributes:
+        patience: seconds without an answer after which nothing waits for the server any more.
     """
 
+    patience: float = 30.0
+
+    _address = "its server"  # as messages name it
+    _save_dir: str | None = None
+
     def __init__(
-        self, prefix: str, log_model: Literal["all"] | bool, flush_every: int = 1000, flush_secs: float = 5
+        self,
+        prefix: str,
+        log_model: Literal["all"] | bool,
+        name: str | None = None,
+        version: str | None = None,
+        flush_every: int = 1000,
+        flush_secs: float = 5,
     ) -> None:
         super().__init__(prefix, flush_every, flush_secs)
         self._uploads = Uploads(log_model)
-        self._hparams_due = False
+        self._hparams_due = self._told = False
+        self._name, self._version, self._given = name, version, version
+        self._experiment: Any = None
+        self._own_sender: Sender | None = None
+        self._failed: BaseException | None = None
+
+    # ---- where -------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str | None:
+        """The project, or what the service calls a group of runs."""
+        return self._name
+
+    @property
+    def version(self) -> str | None:
+        """The run's id."""
+        return self._version
+
+    @property
+    def save_dir(self) -> str | None:
+        """The folder of the service's files on this machine, or of the run's checkpoints; None where there is none."""
+        return self._save_dir
+
+    @property
+    def root_dir(self) -> str | None:
+        return None if self.save_dir is None else str(Path(self.save_dir, self.name or ""))
+
+    @property
+    def log_dir(self) -> str | None:
+        return None if self.root_dir is None or self.version is None else str(Path(self.root_dir, self.version))
+
+    def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
+        """Choose the id; no server is asked, so that a run has its folder also while the service is unreachable."""
+        if self._version is None and not process_rank():
+            self._version = self._new_version()
+        return self._version
+
+    def use_version(self, version: int | str) -> None:
+        self._version = str(version)
+
+    @property
+    def _sender(self) -> Sender:
+        if self._own_sender is None or self._own_sender.process != os.getpid():
+            self._own_sender = Sender()
+        return self._own_sender
+
+    @property
+    def experiment(self) -> Any:
+        """The library's own run or client, opened when first asked for; without effect on other ranks, and until a
+        silent server answers.
+        """
+        if process_rank():
+            return Nothing()
+        if self._experiment is None:
+            if self._sender.thread is current_thread():
+                self._experiment = self._open()
+            else:
+                self._ask(lambda me: me.experiment)
+        return Nothing() if self._experiment is None else self._experiment
 
     def begin_anew(self) -> None:
+        """Leave the run, and open another one next; one that the user opened or named goes on."""
+        with suppress(Exception):  # finalize() has told of what is not sent
+            self._ask(lambda me: [me._send_rest(), me._leave()])
+        self.__dict__ = self.__dict__ | {
+            "_own_sender": Sender(self._sender),
+            "_uploads": Uploads(self._uploads.log_model),
+        }
+        self._hparams_due, self._told, self._failed = False, False, None
         super().begin_anew()
-        self._hparams_due, self._uploads = False, Uploads(self._uploads.log_model)
+        if self._given is None:
+            self._version = self._experiment = None
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
+        """Keep one row; the thread sends it when ``flush_every`` steps or ``flush_secs`` have passed.
+
+        Raises:
+            LogError: for a name or value that cannot be taken.
+            Exception: where the last sending failed; this row was not taken then, earlier ones are kept.
+        """
+        if failed := self._failed:
+            self._failed = None
+            raise failed
+        if self._rows.add(metrics, step):
+            self._ask(TrackerLogger._send_rest, 0)
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
+        media = as_media(value)
+        if media is None or process_rank():
+            return media is not None
+        folder, send = TemporaryDirectory(), None
+        try:
+            send = self._media(name, media, step, Path(folder.name))
+        finally:
+            if send is None:
+                folder.cleanup()
+
+        def call(me: Any) -> None:
+            with folder:
+                me._send_rest()  # services draw points in the order in which they come
+                send(me)
+
+        return send is not None and self._ask(call) is not None
 
     def save(self) -> None:
         """Send all rows, unless a try failed a short while ago."""
-        if not self._rows.is_waiting:
-            super().save()
+        if (len(self._rows) or self._sender.rows or self._hparams_due) and not self._rows.is_waiting:
+            self._ask(TrackerLogger._send_rest, min(self.patience, _IN_MID_RUN))
 
     def finalize(self, status: str) -> None:
-        """Send the rest, even if the last try failed, and the kept checkpoints."""
-        super().save()
-        if status == "success" and not process_rank():
-            self._send(self._uploads.at_end())
+        """Send the rest, even if the last try failed, and the kept checkpoints; tell of what could not be sent."""
+        uploads = self._uploads.at_end() if status == "success" else []
+        done = False
+        try:
+            done = self._ask(lambda me: me._close(status, uploads))
+        finally:
+            if not done:
+                warn(
+                    f"{type(self).__name__}: {len(self._sender.rows)} rows are not sent, nor what else was logged "
+                    f"(hyperparameters, media, checkpoints, the end of the run) since {self._address} stopped "
+                    "answering. They are sent if it answers while this process lives, and a run that is resumed from a "
+                    "checkpoint sends the rows that it holds.",
+                    code="LT561",
+                )
 
     def after_save_checkpoint(self, checkpoint_callback: CallbackBase) -> None:
-        if not process_rank():
-            self._send(self._uploads.after_save(checkpoint_callback))
+        uploads = self._uploads.after_save(checkpoint_callback)
+        if uploads and self._sender.silence() < self.patience:  # else they come with the next ones
+            self._ask(lambda me: me._send(uploads))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the run's id. Rows that a killed run sent after its checkpoint stay with the service."""
-        return {"run_id": self.version, "step": self._rows.last_step}
+        """Return the run's id, and what is not sent. Rows that a killed run sent after its checkpoint stay with the
+        service.
+        """
+        state: dict[str, Any] = {"run_id": self.version, "step": self._rows.last_step}
+        if self._hparams_due:
+            state["hparams"] = plain(self.hparams)
+        if rows := [*self._sender.rows, *self._rows.read()]:
+            state["unsent"] = rows
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the run of ``state``, unless this logger was given another one."""
-        if state.get("run_id") is not None and self.version is None:
-            self.use_version(state["run_id"])
-            self._rows.last_step = state["step"]
+        self._version = self._version or state.get("run_id")
+        if self._rows.last_step < 0 and self.version == state.get("run_id"):  # else this process has the rows
+            self._rows.last_step = state.get("step", -1)
+            self._sender.rows += state.get("unsent", [])
+            if "hparams" in state:
+                self.hparams, self._hparams_due = state["hparams"], True
 
-    def _has_more(self) -> bool:
-        return self._hparams_due
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the thread and the run: a copy in another process opens it by its id."""
+        return {**super().__getstate__(), "_own_sender": None, "_failed": None, "_experiment": None}
 
-    def _write(self, rows: list[Row]) -> None:
-        if self._hparams_due:
-            self._send_hparams()
-            self._hparams_due = False
-        self._send_rows(rows)
+    # ---- by the thread -----------------------------------------------------------------------------------------------
 
-    def _write_hparams(self) -> None:
-        self._hparams_due = True
-        self.save()
+    def _ask(self, call: Callable[[Any], Any], seconds: float | None = None) -> bool:
+        """Have the thread make ``call`` after all others, and raise what it raises; return whether it is done in time.
+
+        Args:
+            call: what to do, on rank 0.
+            seconds: of silence after which it is left to the thread, 0 at once; None: :attr:`patience`.
+        """
+        if process_rank():
+            self._rows.drop()
+            return True
+        self._sender.rows += self._rows.take()
+        twin = object.__new__(type(self))
+        twin.__dict__ = self.__dict__
+        future = self._sender.put(partial(call, twin))
+        if seconds != 0 and self._sender.wait(future, seconds or self.patience):
+            if error := future.exception():
+                self._failed = None
+                raise error
+            return True
+        if not self._told and self._sender.silence() >= self.patience:
+            self._told = True
+            warn(
+                f"{type(self).__name__}: {self._address} has not answered for {self.patience:g} s. The run goes on; "
+                "rows are kept and sent when it answers, and calls of logger.experiment do nothing where no run is "
+                "open yet.",
+                code="LT560",
+            )
+        return False
+
+    def _send_rest(self) -> None:
+        sender, hparams = self._sender, self.hparams
+        try:
+            if self._hparams_due:
+                self._send_hparams()
+                self._hparams_due = self.hparams is not hparams
+            for count in self._send_rows(list(sender.rows)):
+                del sender.rows[:count]
+                sender.heard = monotonic()
+        except BaseException as error:
+            self._failed = error
+            self._rows.postpone()
+            raise
+        self._rows.resume()
+
+    def _close(self, status: str, uploads: list[Upload]) -> None:
+        """Send the rest at the end of a run; it may be opened again."""
+        self._send_rest()
+        self._send(uploads)
+
+    def _leave(self) -> None:
+        """Close the run for good, as another one begins."""
 
     def _send(self, uploads: list[Upload]) -> None:
         for upload in uploads:
+            size = sum(file.stat().st_size for file in (upload.path, *upload.path.rglob("*")))
+            self._sender.heard = monotonic() + size / _UPLOAD
             self._send_checkpoint(upload)
             self._uploads.done(upload)
 
-    def _send_rows(self, rows: list[Row]) -> None:
-        """Send rows; after each part that is safe call ``self._rows.drop(its length)``."""
-        raise NotImplementedError(f"{type(self).__name__} must define _send_rows()")
+    def _write_hparams(self) -> None:
+        self._hparams_due = True
+        self._ask(TrackerLogger._send_rest)
+
+    def _new_version(self) -> str:
+        return uuid4().hex
+
+    def _open(self) -> Any:
+        """Open the run; return :attr:`experiment`."""
+
+    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
+        """Send rows; yield the length of each part that is safe."""
+        raise NotImplementedError
+
+    def _media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
+        """Return what sends a medium, whose files are in ``folder``: a function of a logger; None where none can."""
 
     def _send_hparams(self) -> None:
-        """Send :attr:`hparams`."""
-        raise NotImplementedError(f"{type(self).__name__} must define _send_hparams()")
+        """Send :attr:`hparams`; services without a place for them need not."""
 
     def _send_checkpoint(self, upload: Upload) -> None:
         """Send a checkpoint; services without a place for them need not."""
 
 
-class Nothing:
+class Nothing(DummyExperiment):
     """Stands in for a run on ranks other than 0: takes every attribute, call and item, and does nothing."""
 
     def __getattr__(self, name: str) -> Any:
@@ -103,12 +323,6 @@ class Nothing:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self
-
-    def __getitem__(self, key: Any) -> Any:
-        return self
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Nothing to keep."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Nothing to keep."""

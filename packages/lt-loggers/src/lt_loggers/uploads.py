@@ -41,14 +41,13 @@ class Uploads:
 
     def after_save(self, callback: CallbackBase) -> list[Upload]:
         """Return the files to upload after ``callback`` has saved."""
-        if self.log_model == "all" or (self.log_model is True and getattr(callback, "save_top_k", None) == -1):
-            return self._new(callback)
-        if self.log_model is True:
+        if self.log_model:
             self._callbacks[id(callback)] = callback
-        return []
+        at_once = self.log_model == "all" or (self.log_model and getattr(callback, "save_top_k", None) == -1)
+        return self._new(callback) if at_once else []
 
     def at_end(self) -> list[Upload]:
-        """Return the files to upload at the end of a run."""
+        """Return the files to upload at the end of a run, those too that could not be sent before."""
         return [upload for callback in self._callbacks.values() for upload in self._new(callback)]
 
     def done(self, upload: Upload) -> None:
@@ -62,19 +61,17 @@ class Uploads:
             best: getattr(callback, "best_model_score", None),
             **getattr(callback, "best_k_models", {}),
         }
-        present = {path: score for path, score in scores.items() if path and Path(path).exists()}
-        changed = {path: Path(path).stat().st_mtime for path in present}
-        return [
-            self._upload(callback, path, present[path], is_best=path == best)
-            for path in sorted(present, key=changed.__getitem__)
-            if self._seen.get(path, -1.0) < changed[path]
-        ]
-
-    def _upload(self, callback: CallbackBase, path: str, score: Any, *, is_best: bool) -> Upload:
         settings = {name: getattr(callback, name) for name in _SETTINGS if hasattr(callback, name)}
-        score = score.item() if hasattr(score, "item") else score
-        metadata = {"score": score, "original_filename": Path(path).name, type(callback).__name__: settings}
-        return Upload(path=Path(path), aliases=["latest", "best"] if is_best else ["latest"], metadata=metadata)
+        changed = {path: Path(path).stat().st_mtime for path in scores if path and Path(path).exists()}
+        uploads = []
+        for path in sorted(changed, key=changed.__getitem__):
+            if self._seen.get(path, -1.0) < changed[path]:
+                score: Any = scores[path]
+                score = score.item() if hasattr(score, "item") else score
+                metadata = {"score": score, "original_filename": Path(path).name, type(callback).__name__: settings}
+                aliases = ["latest", "best"] if path == best else ["latest"]
+                uploads.append(Upload(path=Path(path), aliases=aliases, metadata=metadata))
+        return uploads
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the callbacks: they belong to the process that saves."""

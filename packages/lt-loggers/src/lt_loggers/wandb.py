@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import os
 import secrets
-import string
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,13 +14,11 @@ from torch import nn
 
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
-from lt_core.logger import Logger
-from lt_core.rank import process_rank
-from lt_loggers.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video, as_media
+from lt_loggers.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 from lt_loggers.media_files import png, wav
 from lt_loggers.params import plain
 from lt_loggers.rows import Row
-from lt_loggers.tracker import Nothing, TrackerLogger, require
+from lt_loggers.tracker import TrackerLogger, require
 from lt_loggers.uploads import Upload
 
 __all__ = ["WandbLogger", "shown"]
@@ -79,86 +75,49 @@ class WandbLogger(TrackerLogger):
                 "to. Remove one of the two.",
                 code="LT554",
             )
-        super().__init__(prefix, log_model)
+        run_id = (
+            getattr(experiment, "id", None) or version or id or str(kwargs.get("resume_from") or "").partition("?")[0]
+        )
+        project = project or os.environ.get("WANDB_PROJECT", "lightning_logs")
+        super().__init__(prefix, log_model, project, run_id or None)
         self._save_dir = os.fspath(dir if dir is not None and os.fspath(save_dir) == "." else save_dir)
         self._init: dict[str, Any] = {
             "name": name,
-            "project": project or os.environ.get("WANDB_PROJECT", "lightning_logs"),
+            "project": project,
             "dir": self._save_dir,
             **({} if kwargs.keys() & {"fork_from", "resume_from"} else {"resume": "allow"}),
             **({"mode": "offline"} if offline else {}),
             **({"anonymous": "allow"} if anonymous else {}),
             **kwargs,
         }
-        self._id: str | None = version or id or str(kwargs.get("resume_from") or "").partition("?")[0] or None
         self._checkpoint_name, self._add_file_policy = checkpoint_name, add_file_policy
-        self._experiment: Any = experiment
-        self._given, self._opened = self._id or experiment, False
+        self._experiment, self._opened = experiment, False
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
-    @property
-    def name(self) -> str:
-        """The project; the run's own name is ``experiment.name``."""
-        return str(self._init["project"])
+    def _new_version(self) -> str:
+        running = _running()
+        return running.id if running is not None else os.environ.get("WANDB_RUN_ID") or secrets.token_hex(8)
 
-    @property
-    def version(self) -> str | None:
-        """The run's id."""
-        return str(self._experiment.id) if self._experiment is not None else self._id
+    def _leave(self) -> None:
+        if self._given is None and self._opened:
+            self._experiment.finish()
+            self._opened = False
 
-    @property
-    def save_dir(self) -> str:
-        return self._save_dir
-
-    @property
-    def root_dir(self) -> str:
-        return str(Path(self._save_dir, self.name))
-
-    @property
-    def log_dir(self) -> str | None:
-        return None if self.version is None else str(Path(self.root_dir, self.version))
-
-    def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
-        """Choose the id; no server is asked, so that a run has its folder also while W&B is unreachable."""
-        if self.version is None and not process_rank():
-            running = _running()
-            letters = string.ascii_lowercase + string.digits
-            drawn = "".join(secrets.choice(letters) for _ in range(8))
-            self._id = running.id if running is not None else os.environ.get("WANDB_RUN_ID") or drawn
-        return self.version
-
-    def begin_anew(self) -> None:
-        """Finish the run and open another one next; one that the user opened or named goes on."""
-        super().begin_anew()
-        if self._given is None:
-            if self._opened:
-                self._experiment.finish()
-            self._id, self._experiment, self._opened = None, None, False
-
-    def use_version(self, version: int | str) -> None:
-        self._id = str(version)
-
-    @property
-    def experiment(self) -> Any:
-        """The ``wandb.Run``; opened when first asked for. A run that is in progress already is taken over."""
-        if process_rank():
-            return Nothing()
-        if self._experiment is None:
-            running = _running()
-            if running is not None and running.id != self._id:
+    def _open(self) -> Any:
+        """Open the ``wandb.Run``, or take over one that is in progress."""
+        if (running := _running()) is not None:
+            if running.id != self.version:
                 warn(
                     f"The W&B run {running.id!r} is in progress and is used here. Call wandb.finish() before, to have "
                     "a run of its own.",
                     code="LT555",
                 )
-            self._experiment = running if running is not None else self._open()
-        return self._experiment
-
-    def _open(self) -> Any:
+            self._version = running.id
+            return running
         import wandb
 
-        Path(self._save_dir).mkdir(parents=True, exist_ok=True)
+        Path(self._init["dir"]).mkdir(parents=True, exist_ok=True)
         run = wandb.init(**{**self._init, "id": self.claim_version()})
         if self._init.get("sync_tensorboard"):
             run.define_metric("*", step_metric="global_step")
@@ -175,22 +134,17 @@ class WandbLogger(TrackerLogger):
         if type(value).__module__.partition(".")[0] in ("wandb", "plotly"):
             self._log_in_order({name: value}, step)
             return True
-        media = as_media(value)
-        if media is None:
-            return False
-        if process_rank():
-            return True
+        return super().log_media(name, value, step)
+
+    def _media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
         import wandb
 
-        with tempfile.TemporaryDirectory() as folder:  # wandb copies the files while logging
-            item = shown(wandb, media, Path(folder))
-            if item is not None:
-                self._log_in_order({name: item}, step)
-        return item is not None
+        item = shown(wandb, media, folder)  # wandb copies the files while logging
+        return lambda me: me._log({name: item}, step)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the run's id, and W&B's own step, to which ``resume_from`` can set the run back."""
-        step = None if self._experiment is None or process_rank() else self._experiment.step
+        step = None if self._experiment is None else self._experiment.step
         return {**super().state_dict(), "wandb_step": step}
 
     def watch(
@@ -250,22 +204,17 @@ class WandbLogger(TrackerLogger):
 
     def _log_in_order(self, row: dict[str, Any], step: int | None) -> None:
         """Send the rows that wait before ``row``: W&B draws points in the order in which they come."""
-        self.save()
-        self._log(row, step)
+        self._ask(lambda me: [me._send_rest(), me._log(row, step)])
 
     def _log(self, row: dict[str, Any], step: float | None, time: float | None = None) -> None:
         if step is not None and not self._init.get("sync_tensorboard"):
             row = {**row, _AXIS: step}
         self.experiment.log(row if time is None else {**row, "_timestamp": time})
 
-    def _send_rows(self, rows: list[Row]) -> None:
-        sent = 0
-        try:
-            for step, time, row in rows:
-                self._log(row, step, time)
-                sent += 1
-        finally:
-            self._rows.drop(sent)
+    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
+        for step, time, row in rows:
+            self._log(row, step, time)
+            yield 1
 
     def _send_hparams(self) -> None:
         self.experiment.config.update(plain(self.hparams), allow_val_change=True)
@@ -303,10 +252,6 @@ class WandbLogger(TrackerLogger):
         else:
             artifact.add_file(str(upload.path), name="model.ckpt", policy=self._add_file_policy)
         self.experiment.log_artifact(artifact, aliases=upload.aliases)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the run: a copy in another process opens it by its id."""
-        return {**super().__getstate__(), "_experiment": None, "_id": self.version}
 
 
 def _running() -> Any:

@@ -82,9 +82,7 @@ class TensorBoardLogger(FolderLogger):
                 "no further package.",
                 code="LT551",
             )
-        super().__init__(
-            save_dir, name, version, sub_dir=sub_dir, prefix=prefix, flush_every=max_queue, flush_secs=flush_secs
-        )
+        super().__init__(save_dir, name, version, sub_dir, prefix, max_queue, flush_secs)
         self._wants_graph, self._default_hp_metric = log_graph, default_hp_metric
         self._purge_step, self._max_queue, self._flush_secs = purge_step, max_queue, flush_secs
         self._suffix = filename_suffix
