@@ -58,6 +58,7 @@ def put_in_place(draft: Path, path: Path) -> None:
     old = _old(path)
     if path.exists():
         _delete(old)  # of a process that was killed right here
+        # in two steps, as rename replaces no folder with files in it; standing() finds the old one in between
         path.rename(old)
     draft.rename(path)
     _delete(old)

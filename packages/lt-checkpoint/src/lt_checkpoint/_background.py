@@ -140,10 +140,12 @@ class AsyncCheckpointIO(Wrapping):
         self._save_failed = False
 
     def _queue(self, path: StrPath, act: Callable[[], object], *, saves: bool) -> None:
+        # one thread, so that a file is complete before its link, and new files come before old ones go
         self._pool = self._pool or ThreadPoolExecutor(1, "lt-checkpoint")
         self._jobs.append(self._pool.submit(self._do, path, act, saves))
 
     def _do(self, path: StrPath, act: Callable[[], object], saves: bool) -> None:
+        # after a failed save the older file may be the only one: no link is moved and nothing deleted
         if self._save_failed and not saves:
             return
         try:
@@ -173,6 +175,7 @@ def available_memory() -> int | None:
     limit, used = (_number_in(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
     if limit is None or used is None:
         return free
+    # the kernel counts cached files as used, and gives their memory up when it is needed
     cached = _number_in("/sys/fs/cgroup/memory.stat", "inactive_file") or 0
     return max(0, min(free, limit - used + cached))
 

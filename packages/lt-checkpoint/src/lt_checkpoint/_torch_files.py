@@ -166,6 +166,7 @@ _FOREIGN = (".gguf", ".onnx", ".h5", ".hdf5", ".npz", ".npy", ".json")
 
 
 def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
+    # a script may have switched checksums off for its own files; a damaged checkpoint is found by them
     before = torch.serialization.get_crc32_options()
     torch.serialization.set_crc32_options(True)
     try:

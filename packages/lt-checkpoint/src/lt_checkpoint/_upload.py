@@ -163,6 +163,7 @@ class _Uploads:
             _close(self._jobs.pop(url, None))
             self._jobs[url] = file
             if self._thread is None:
+                # no daemon: Python waits at its end until all is uploaded
                 self._thread = threading.Thread(target=self._work, name="lt-upload")
                 self._thread.start()
 

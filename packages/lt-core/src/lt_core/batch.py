@@ -51,6 +51,7 @@ def map_batch(function: Callable[[Any], Any], batch: Any, applies: Callable[[Any
         moved = copy.copy(batch)
         for field in dataclasses.fields(batch):
             if hasattr(batch, field.name):
+                # frozen dataclasses refuse setattr; dataclasses.replace would call their __init__ and __post_init__
                 object.__setattr__(moved, field.name, map_batch(function, getattr(batch, field.name), applies))
         return moved
     return batch

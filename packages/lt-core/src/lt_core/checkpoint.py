@@ -241,6 +241,7 @@ class OneFile(CheckpointIO):
             local_path(path).unlink(missing_ok=True)
 
     def point_last(self, target: StrPath, link: StrPath) -> None:
+        # relative, so that the link holds where the folder is moved or mounted elsewhere
         self._name(target, link, lambda goal, new: os.symlink(os.path.relpath(goal, new.parent), new))  # noqa: PTH211
 
     def add_name(self, target: StrPath, name: StrPath) -> None:

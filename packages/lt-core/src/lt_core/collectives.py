@@ -79,6 +79,7 @@ class _Yielding:
     def __get__(self, module: Any, kind: type | None = None) -> Any:
         if module is None:
             return self._method
+        # nn.Module keeps these outside of __dict__ and finds them by __getattr__, for which Python looks last
         for kept in ("_modules", "_parameters", "_buffers"):
             found = module.__dict__.get(kept, {}).get(self._method.__name__)
             if found is not None:

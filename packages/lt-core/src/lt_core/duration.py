@@ -202,6 +202,7 @@ class Every:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the Trainer out: a copy belongs to none."""
+        # a weakref does not pickle; type(None), when called, returns None like a dead one
         return {**self.__dict__, "_reference": type(None)}
 
     def belongs_to(self, trainer: Elapsing) -> bool:

@@ -86,6 +86,7 @@ class LtError(Exception):
 
 
 def _rebuild(kind: type[LtError], args: tuple[object, ...]) -> LtError:
+    # past __init__: subclasses may take other arguments, and it would append the code once more
     error = kind.__new__(kind)
     Exception.__init__(error, *args)
     return error

@@ -97,6 +97,7 @@ def end_with_parent() -> None:
 
     def wait() -> None:
         parent.join()
+        # sys.exit would end this thread alone, and the main one may hang in a collective
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True, name="lt-parent").start()

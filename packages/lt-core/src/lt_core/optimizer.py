@@ -63,6 +63,7 @@ class LightningOptimizer:
         return type(self._optimizer)
 
     def __getattr__(self, name: str) -> Any:
+        # from __dict__: copy and pickle ask for names before there is _optimizer, and self._optimizer would recurse
         return getattr(self.__dict__["_optimizer"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -123,6 +123,7 @@ def capture_generators() -> dict[str, Any]:
     """
     state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if (numpy := sys.modules.get("numpy")) is not None:
+        # as a dict: the tuple exists for MT19937 alone, and numpy raises for other bit generators
         found = numpy.random.get_state(legacy=False)
         state["numpy"] = _with_key(found, lambda key: torch.frombuffer(bytearray(key.tobytes()), dtype=torch.int32))
     for name, accelerator in opened().items():

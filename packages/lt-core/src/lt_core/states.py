@@ -30,6 +30,7 @@ class Stage(StrEnum):
 
     def __new__(cls, value: str, run: str = "", short: str = "", hook: str = "", noun: str = "") -> Self:
         member = str.__new__(cls, value)
+        # without it Enum would compute the value by str() of all five words, which is a TypeError
         member._value_ = value
         member.run, member.short, member.hook, member.noun = run, short, hook, noun
         return member

@@ -322,6 +322,7 @@ def _death_behind(error: Exception) -> RuntimeError | None:
         time.sleep(_MOMENT)
     except RuntimeError as death:  # from torch's handler of SIGCHLD
         return death
+    # torch's iterator holds the workers, and only the traceback still holds the iterator
     readers = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     workers = {worker for reader in readers for worker in getattr(reader, "_workers", ())}
     gone = [f"{worker.pid}) exited with status {worker.exitcode}" for worker in workers if not worker.is_alive()]

@@ -84,6 +84,7 @@ def _described(error: BaseException, rank: int) -> str:
 def _error_of_another_rank(given: dict[str, Any]) -> BaseException:
     """Return the error of another rank, of the same class where that can be made here; its traceback is the cause."""
     where = RankError(f"prepare_data raised on rank {given['rank']}:\n{given['traceback']}", code="LT431")
+    # imported modules only: a message of another rank imports nothing here
     kind = getattr(sys.modules.get(given["module"]), given["kind"], None)
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
         return where

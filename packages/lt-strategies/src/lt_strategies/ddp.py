@@ -167,6 +167,7 @@ class DDP(Distributed):
 
     def close(self, error: BaseException | None = None) -> None:
         if error is not None:
+            # while the wrapper is there: the error has numbers of parameters, and the wrapper their names
             self._name_unused(error)
         self._release_wrapper()
         super().close(error)
@@ -202,6 +203,7 @@ class DDP(Distributed):
 
     def _wrapped(self, module: nn.Module) -> DistributedDataParallel:
         step = _SearchedStep(module) if self.find_unused_parameters else _Step(module)
+        # init_sync: setup has compared the modules and sent rank 0's weights already
         wrapper = DistributedDataParallel(step, init_sync=False, **self.ddp_arguments)
         if self.ddp_comm_hook is not None:
             wrap = self.ddp_comm_wrapper

@@ -100,12 +100,14 @@ class Distributed(Strategy):
         cpu = torch.device("cpu")  # where reading it does not wait for the device
         device = cpu if cpu in talking._device_types else self.device
         has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=device)
+        # ranks may have used different parameters, and all must exchange the same ones: a rank without gives zeros
         dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX, group=talking)
         used = [p for p, has in zip(chosen, has_gradient.tolist(), strict=True) if has]
         for param in used:
             if param.grad is None:
                 param.grad = torch.zeros_like(param)
         for bucket in buckets([own_part(p.grad) for p in used if p.grad is not None]):
+            # divided before the sum, as DDP does, so that the sum of many ranks does not overflow in 16 bits
             flat = torch.cat([gradient.reshape(-1) for gradient in bucket]).div_(dist.get_world_size(ranks))
             dist.all_reduce(flat, group=ranks)
             for gradient, part in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
@@ -190,6 +192,7 @@ class Distributed(Strategy):
         """Check that all ranks are about to make the same call: a difference would be a hang or wrong numbers."""
         text = call.encode()[: FINGERPRINT - 1].ljust(FINGERPRINT, b"\0")
         mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        # of the whole call: longer ones may agree in all bytes that fit
         mine[-1] = hashlib.blake2b(call.encode(), digest_size=1).digest()[0]
         found = [torch.empty_like(mine) for _ in range(self.world_size)]
         try:
@@ -244,6 +247,7 @@ class Distributed(Strategy):
         digest = hashlib.blake2b("\n".join(mine).encode()).hexdigest()
         if len(set(self.gather_objects(digest))) == 1:
             return
+        # only now: the lists of a large model are long, and the digests nearly always agree
         everyone = self.gather_objects(mine)
         for rank, other in enumerate(everyone):
             if other != everyone[0]:

@@ -74,7 +74,9 @@ class RankClient(Supervisor):
         self._dump = None
         if page.DUMP_SIGNAL is not None:
             self._dump = (self.folder / f"stack_{rank}.txt").open("w")
+            # answers in C, also where this rank hangs in a collective and runs no Python
             faulthandler.register(page.DUMP_SIGNAL, self._dump, all_threads=True)
+        # Python sets handlers in the main thread alone; a rank in an actor's thread goes without
         if page.RAISE_SIGNAL is not None and threading.current_thread() is threading.main_thread():
             signal.signal(page.RAISE_SIGNAL, self._on_verdict)
         self._page.write(rank, self._line)

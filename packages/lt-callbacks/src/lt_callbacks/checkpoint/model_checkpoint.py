@@ -606,7 +606,9 @@ class ModelCheckpoint(Checkpoint):
                 trainer.request_save(file, owner=self, write=partial(self._write_due, trainer), **contents)
 
     def _agreed_score(self, trainer: TrainerAPI, score: Tensor) -> Tensor:
+        # ranks that differ in the last digit would keep different files
         value = float(trainer.strategy.broadcast(float(score)))
+        # NaN is neither better nor worse than anything, and would never leave the ranking
         if math.isnan(value):
             value = math.inf if self.mode == "min" else -math.inf
         return torch.tensor(value, dtype=score.dtype if score.is_floating_point() else None)

@@ -186,11 +186,13 @@ class CheckpointStore:
         return self._mark(self.folder, relative_name(path, self.folder) or "")
 
     def _mark(self, folder: str, name: str = "") -> str:
+        # a folder may be reached by several links, and the file must know its owner by each
         place = folder if is_remote(folder) else os.path.realpath(folder)
         owner = hashlib.sha256(f"{self._id}\0{place}".encode(errors="surrogatepass")).hexdigest()[:32]
         return f"{owner}/{quote(name, safe='/=', errors='surrogatepass')}"
 
     def _mark_in(self, path: str) -> str:
+        # an unreadable file counts as another's, and is neither overwritten nor deleted
         with contextlib.suppress(CheckpointError, OSError):
             header = self._io.header(path)
             return header.mark if header is not None else ""

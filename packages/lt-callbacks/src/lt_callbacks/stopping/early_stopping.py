@@ -180,6 +180,7 @@ class EarlyStopping(Callback):
     def _checks_on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
         if self._check_on_train_epoch_end is not None:
             return self._check_on_train_epoch_end
+        # Lightning's rule: with one validation an epoch, its metrics are there at the epoch's end
         return trainer.val_check_interval == 1.0 and trainer.check_val_every_n_epoch == 1
 
     def _should_skip_check(self, trainer: TrainerAPI) -> bool:

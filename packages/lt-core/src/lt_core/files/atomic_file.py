@@ -64,6 +64,7 @@ def write_atomically(
     try:
         with raw:
             fill(raw, write)
+            # before the rename: a file system may write the new name first, and a loss of power leaves an empty file
             os.fsync(raw.fileno())
             if check is not None:
                 check(raw)
@@ -183,6 +184,7 @@ def _new_file(target: Path) -> tuple[Path, IO[bytes]]:
         if fcntl is not None:
             with contextlib.suppress(OSError):  # no locks here, or another process cleans up
                 fcntl.flock(raw.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # another process took the file for a leftover before it was locked here
             if os.fstat(raw.fileno()).st_nlink == 0:
                 raw.close()
                 continue
@@ -193,6 +195,7 @@ def _removed(leftover: Path) -> bool:
     """Delete one leftover unless a process holds its lock; return whether it is gone."""
     try:
         entry = leftover.lstat()
+        # a link holds no lock, so that its age decides
         if (leftover.is_symlink() or entry.st_nlink > 1) and time.time() - entry.st_ctime < _GRACE:
             return False
         if fcntl is None or not stat.S_ISREG(entry.st_mode):  # opening a pipe would wait for its writer

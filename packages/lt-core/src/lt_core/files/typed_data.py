@@ -259,6 +259,7 @@ def make(kind: Any, detail: Any, value: Any) -> Any:
         if kind == "ndarray" and isinstance(value, Tensor):
             return value.cpu().numpy()
         if kind in _NUMBERS and type(value) in (bool, int, float, complex) and "numpy" in sys.modules:
+            # numpy 1 has no numpy.bool (removed in 1.24, back in 2.0); bool_ is in both
             return getattr(sys.modules["numpy"], kind.replace("bool_", "bool").replace("bool", "bool_"))(value)
         if kind == "deque" and type(value) is list and (detail is None or len(value) <= detail):
             return deque(value, detail)

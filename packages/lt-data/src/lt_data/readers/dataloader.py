@@ -168,6 +168,7 @@ class LoaderReader(WorkerReader):
         self._restore_before(state)
         iterator = self._resumed_iterator(state, batches)
         set_owned_states(self._owned(), state["owned"])
+        # the iterator begins in the past, with the generators of that time; the run goes on with its own
         set_host_state(now)
         self._open = True
         return iterator

@@ -338,6 +338,7 @@ def _seed_all(owned: list[Any], seed: int) -> None:
             generator.manual_seed(own)
         elif hasattr(generator, "bit_generator"):
             bits = generator.bit_generator
+            # numpy's bit generators cannot be seeded once they are made
             bits.state = type(bits)(own).state
         else:
             generator.seed(own % 2**32)

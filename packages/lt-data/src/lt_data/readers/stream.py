@@ -56,6 +56,7 @@ class SharedStream(IterableDataset[Any]):
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the dataset."""
+        # copy and pickle ask for special methods before there is a dataset, and would recurse
         if name.startswith("__") or "_dataset" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["_dataset"], name)

@@ -70,6 +70,7 @@ class LoaderCopy:
         self.states = dict(states or {})
         self._iterator = started(made, first) if self.workers else iter(made)
         if self.persistent:
+            # as DataLoader.__iter__ does, which asks its persistent workers for the next epoch by it
             made.__dict__["_iterator"] = self._iterator
             self._copied = made
         return self._iterator

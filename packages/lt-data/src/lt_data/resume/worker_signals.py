@@ -48,6 +48,7 @@ def leave_signals_to_run() -> None:
         if number in _TERM or signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _go_on)  # SIG_IGN would be inherited by subprocesses
             if hasattr(signal, "siginterrupt"):
+                # Python sets handlers to interrupt system calls, and C libraries that read files may not try again
                 signal.siginterrupt(number, False)
     if not _TELLS_SENDER:
         return
@@ -56,6 +57,7 @@ def leave_signals_to_run() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, _TERM)
     threading.Thread(target=_await_parent, daemon=True, name="lt-sigterm").start()
     os.register_at_fork(after_in_child=_restore_defaults)
+    # functions of register_at_fork do not run for these; subprocess keeps a reference of its own to fork_exec
     for module, name in (
         *((os, "posix_spawn"), (os, "posix_spawnp"), (os, "system")),
         *((_posixsubprocess, "fork_exec"), (subprocess, "_fork_exec")),

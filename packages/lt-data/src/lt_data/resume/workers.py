@@ -175,6 +175,7 @@ class Workers(_MultiProcessingDataLoaderIter):
         super().__init__(loader)
 
     def _try_put_index(self) -> None:
+        # torch deals batches out in this cycle, and always begins with worker 0
         for _ in range(self._first):
             next(self._worker_queue_idx_cycle)
         self._first = 0

@@ -65,6 +65,7 @@ class Cuda(Accelerator):
         """Return the state of the current GPU's generator (uint8, shape ``(16,)``); where this process works on
         several, by a model that was spread by hand, the states of all up to the last (shape ``(GPUs, 16)``).
         """
+        # asking for the state would make a context: hundreds of MB on the GPU, and no fork afterwards
         if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             return None
         in_use = torch._C._cuda_hasPrimaryContext  # type: ignore[attr-defined]  # has no public name
@@ -191,6 +192,7 @@ def _has_storage(tensor: Tensor) -> bool:
 def _installed() -> int:
     """Return how many GPUs the machine has, visible or not; 0 where that is not known."""
     with contextlib.suppress(Exception):
+        # device_count() heeds CUDA_VISIBLE_DEVICES, and torch has no public name for all GPUs of the machine
         return max(0, torch.cuda._raw_device_count_nvml())
     return 0
 

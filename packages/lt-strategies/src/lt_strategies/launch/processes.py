@@ -202,6 +202,7 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
             _save(Path(folder) / f"error_{rank}", error)
         group.leave_group(failed=True)
         _flush()
+        # not by raising: multiprocessing would print the error beside the watcher's message
         os._exit(1)
     group.leave_group()
     mine.leave()
