@@ -13,7 +13,7 @@ from lt_compat.v1.arguments import translate
 from lt_core import Callback, ConfigError, ConfigTypeError, LightningModule, LtDeprecationWarning, PluginError, plugins
 from lt_loops import Trainer
 from lt_loops.arguments.spellings import AsksDialects
-from lt_loops.arguments.table import Settings
+from lt_loops.arguments.table import ARGUMENTS, Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::lt_core.errors.LtDeprecationWarning")
 
@@ -84,6 +84,22 @@ def test_new_arguments_pass_unchanged_and_without_a_note():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert translate(given) == {name: value for name, value in given.items() if name != "gpus"}
+
+
+FLAGS = [name for name in ARGUMENTS if "bool" in str(Settings.__annotations__[name]) and ARGUMENTS[name].parameter]
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_number_for_a_flag_is_the_flag_as_in_lightning(name):
+    for number in (0, 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            written, meant = (Settings.checked({name: value}) for value in (number, bool(number)))
+        assert getattr(written, name) == getattr(meant, name)
+
+
+def test_nothing_is_overfitted_where_overfit_batches_is_false():
+    assert Settings.checked({"overfit_batches": False}).overfit_batches == 0
 
 
 class Stop(Callback):

@@ -26,7 +26,7 @@ def translate(given: Mapping[str, Any], problems: list[ConfigError] | None = Non
     Raises:
         ConfigError: when an old and a new argument contradict each other, or for an ability that 2.x has lost.
     """
-    new = {name: value for name, value in given.items() if name not in _CHANGES}
+    new = {name: _as_flag(name, value) for name, value in given.items() if name not in _CHANGES}
     found: list[ConfigError] = [] if problems is None else problems
     changes = {"accelerator": _strategy_as_accelerator, **_CHANGES}
     notes = []
@@ -45,6 +45,19 @@ def translate(given: Mapping[str, Any], problems: list[ConfigError] | None = Non
         for note in filter(None, notes):
             warn(note, code=_CODE, category=LtDeprecationWarning)
     return new
+
+
+_FLAGS = {
+    *("barebones", "benchmark", "detect_anomaly", "deterministic", "enable_checkpointing", "enable_model_summary"),
+    *("enable_progress_bar", "inference_mode", "logger", "sync_batchnorm", "use_distributed_sampler"),
+}
+
+
+def _as_flag(name: str, value: Any) -> Any:
+    """Return 0 and 1 as False and True where the argument is one of both, and ``overfit_batches=False`` as 0."""
+    if name in _FLAGS and type(value) is int and value in (0, 1):
+        return bool(value)
+    return 0 if name == "overfit_batches" and value is False else value
 
 
 def _said(name: str, value: Any) -> str:
