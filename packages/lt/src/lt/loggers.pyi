@@ -10,6 +10,7 @@ from lt_loggers.mlflow import MLFlowLogger as MLFlowLogger
 from lt_loggers.opentelemetry import OpenTelemetryLogger as OpenTelemetryLogger
 from lt_loggers.stdout import StdoutLogger as StdoutLogger
 from lt_loggers.tensorboard.logger import TensorBoardLogger as TensorBoardLogger
+from lt_loggers.tracker import TrackerLogger as TrackerLogger
 from lt_loggers.trackio import TrackioLogger as TrackioLogger
 from lt_loggers.wandb import WandbLogger as WandbLogger
 
@@ -24,6 +25,7 @@ __all__ = [
     "OpenTelemetryLogger",
     "StdoutLogger",
     "TensorBoardLogger",
+    "TrackerLogger",
     "TrackioLogger",
     "WandbLogger",
 ]

@@ -135,6 +135,7 @@ NAMES: dict[str, dict[str, str]] = {
         "OpenTelemetryLogger": "lt_loggers:OpenTelemetryLogger",
         "StdoutLogger": "lt_loggers:StdoutLogger",
         "TensorBoardLogger": "lt_loggers:TensorBoardLogger",
+        "TrackerLogger": "lt_loggers:TrackerLogger",
         "TrackioLogger": "lt_loggers:TrackioLogger",
         "WandbLogger": "lt_loggers:WandbLogger",
     },
