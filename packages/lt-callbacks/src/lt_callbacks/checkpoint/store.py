@@ -402,8 +402,8 @@ class CheckpointStore:
         if self._moved_from is not None and trainer.is_global_zero:
             warn(
                 f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
-                f"{self.folder}. Files that are not there no longer count, files that came along "
-                "do, and none is deleted.",
+                f"{self.folder}. Files that are not there are left alone and no longer count; "
+                "files that came along count, and none of them is deleted.",
                 code="LT632",
             )
         self._moved_from = None
