@@ -146,6 +146,7 @@ class Archive:
             folder = here if folder is None else folder
             if magic != b"PK\x01\x02":
                 raise DamagedError("its directory is altered")
+            # torch's reader finds names without regard to case: two such names are one to it
             if here != folder or not inner or name.lower() in names or _leads_out(inner):
                 raise DamagedError(f"its record {name[:80]!r} has a name that it may not have")
             names.add(name.lower())
@@ -154,6 +155,7 @@ class Archive:
             if disk or raw[15] & _FOLDER:
                 raise DamagedError(f"its record {name[:80]!r} is said to be a folder, or in another part")
             begin = self._begin(offset, name)
+            # records over one another let a small file stand for any amount of memory
             if offset < free or begin + size > start:
                 raise DamagedError(f"its record {name[:80]!r} overlaps another")
             free = begin + size

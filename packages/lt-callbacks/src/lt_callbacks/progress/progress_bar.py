@@ -222,6 +222,7 @@ class ProgressBar(Callback):
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self._done = batch_idx + 1
+        # all that most batches cost: no metric is read and nothing formatted between two draws
         if monotonic() < self._next_draw:
             return
         self._weight = _weight_of(outputs)

@@ -212,6 +212,7 @@ class _TqdmDisplay(Display):
         if self._begun.get(phase.kind) is not phase:
             self._begun[phase.kind] = phase
             bar.set_description_str(phase.description, refresh=False)
+            # tqdm counts its rate from initial: a resumed epoch would seem to have done the rest in no time
             bar.initial = phase.first
             bar.reset(phase.total)
             bar.n = phase.first

@@ -63,6 +63,7 @@ def _start_ranks(strategy: Ranks) -> None:
     }
     mine = RankClient(folder, 0, world_size).take()
     sys.stdout.flush()
+    # the watcher reads the end of this pipe as the end of this process, however that comes
     process = subprocess.Popen(watch_command(order), stdin=subprocess.PIPE)
     if threads:
         torch.set_num_threads(int(threads["OMP_NUM_THREADS"]))

@@ -35,6 +35,7 @@ def calls_of(trace: Mapping[str, Any]) -> list[Call]:
     """Return the last collectives of a trace in torch's form, in the order in which they were begun."""
     found = []
     for entry in trace.get("entries", [])[-KEPT:]:
+        # a send and its receive are of two ranks alone, and count apart from the group's calls
         if entry.get("is_p2p"):
             continue
         name, described = entry["process_group"]

@@ -76,9 +76,11 @@ class Page:
 def is_alive(pid: int) -> bool:
     """Return whether a process runs; it need be no child of this one."""
     with contextlib.suppress(OSError):
+        # a zombie has ended; with the bracket, as a process may have "Z" in its name
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text("utf-8")
     with contextlib.suppress(OSError):
         os.kill(pid, 0)
+        # where there is no /proc (macOS); os.kill(0, 0) would ask the whole process group
         return pid > 0 and not Path("/proc/self").exists()
     return False
 

@@ -114,6 +114,7 @@ class Watch:
         dead = [rank for rank, status in statuses.items() if rank not in reports and self._died(rank, status)]
         if interrupted := [rank for rank, report in reports.items() if report["interrupt"]]:
             return Verdict(interrupted[0], INTERRUPTED)
+        # before the dead: a rank that raised has said more than an exit status does
         if causes:
             return self._judge_reports(causes)
         if dead:
