@@ -1,6 +1,7 @@
 """``Trainer.explain``: who would run where, for hardware that isn't here; the strategies themselves say it."""
 
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -256,3 +257,70 @@ class NeedsAMesh(Wide):
 
 def test_a_module_that_needs_a_run_is_explained_but_for_its_memory(explained):
     assert "Memory: not counted" in explained(model=NeedsAMesh())
+
+
+MESH, Sequential = {"data_shard": 2, "tensor": 2}, torch.nn.Sequential
+
+
+class Stack(LightningModule):
+    """Four groups of 4 MB, and 2 MB beside them."""
+
+    def configure_model(self):
+        Linear = partial(torch.nn.Linear, bias=False)
+        self.layers = torch.nn.ModuleList(
+            Sequential(Linear(1000, 500), torch.nn.ReLU(), Linear(500, 1000), torch.nn.ReLU()) for _ in range(4)
+        )
+        self.head = torch.nn.Linear(1000, 500, bias=False)
+
+    def training_step(self, batch):
+        x = batch
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def stacked(strategy, precision="32-true", window=2, rows=1, devices=4, accelerator="cpu"):
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = Trainer(accelerator="cpu", precision=precision, accumulate_grad_batches=window, **quiet)
+    return trainer.explain(
+        Stack(), [torch.empty(rows, 1000)], devices=devices, accelerator=accelerator, strategy=strategy
+    )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "precision", "gathered", "sent"),
+    [
+        # a rank sends three of four parts: 18 MB for each gathering and reduction of float32
+        (FSDP(), "32-true", "0.010", "layers 0.054, gradients 0.027"),
+        (FSDP(), "bf16-mixed", "0.005", "layers 0.027, gradients 0.027"),
+        (FSDP(sharding_strategy="SHARD_GRAD_OP"), "32-true", "0.018", "layers 0.027, gradients 0.027"),
+        (FSDP(sync_each_batch=False), "32-true", "0.010", "layers 0.054, gradients 0.013"),
+        (FSDP(device_mesh=(2, 2)), "32-true", "0.010", "layers 0.036, gradients 0.027"),
+        (ModelParallel(mesh=MESH, auto_wrap_policy={Sequential}), "32-true", "0.005", "layers 0.018, gradients 0.009"),
+        ("ddp", "32-true", None, "gradients 0.027"),
+    ],
+)
+def test_what_is_gathered_and_sent_in_a_step_of_two_batches_is_told(strategy, precision, gathered, sent):
+    text = stacked(strategy, precision)
+    assert f"sent by each rank in a step of 2 batches: {sent}\n" in text
+    assert gathered is None or f"with {gathered} of layers gathered at a time\n" in text
+
+
+def test_gradients_are_whole_where_their_sum_is_reduced_once():
+    assert "gradients 0.018" in stacked(FSDP(sync_each_batch=False))
+    assert "gradients 0.004" in stacked(FSDP(sync_each_batch=False), window=1)
+    assert "gradients 0.004" in stacked(FSDP())
+
+
+def test_a_policy_that_computes_activations_again_is_counted():
+    again = FSDP(activation_checkpointing_policy={Sequential})
+    assert "activations of a batch: 0.300 more" in stacked(FSDP(), rows=10_000)
+    assert "activations of a batch: 0.220 more" in stacked(again, rows=10_000)
+
+
+def test_ddp_s_buckets_and_the_memory_of_foreach_are_told():
+    text = stacked("ddp", window=1, accelerator="cuda")
+    assert "with 0.018 of DDP's buckets (gradient_as_bucket_view=True saves them)" in text

@@ -99,7 +99,9 @@ def explain(
     memory = plugins.find("defaults", "memory") or _uncounted
     parts = [
         _places(trainer, place),
-        memory(model, trainer.precision_plugin, place.on(0), loaders, optimizers_of)
+        memory(
+            model, trainer.precision_plugin, place.on(0), loaders, optimizers_of, _window(trainer, loaders, place.on(0))
+        )
         if isinstance(model, LightningModule)
         else "",
         _data(trainer, loaders, place.on(0)),
@@ -148,6 +150,14 @@ def _places(trainer: Trainer, place: Imagined) -> str:
     return "\n".join([*lines, f"  device mesh: {mesh}"] if mesh else lines)
 
 
+def _window(trainer: Trainer, loaders: Any, strategy: Strategy) -> int:
+    """Return the batches of a step."""
+    kept = trainer.global_batch_size
+    if kept is None or loaders is None:
+        return trainer.window_of(trainer.current_epoch)
+    return batches_per_step(kept, loaders, strategy)
+
+
 def _data(trainer: Trainer, loaders: Any, strategy: Strategy) -> str:
     found = each_loader(loaders)
     if not found:
@@ -155,7 +165,7 @@ def _data(trainer: Trainer, loaders: Any, strategy: Strategy) -> str:
     loader = found[0]
     batch = getattr(loader, "batch_size", None)
     shards, kept = strategy.data_shard.count, trainer.global_batch_size
-    window = trainer.window_of(trainer.current_epoch) if kept is None else batches_per_step(kept, loaders, strategy)
+    window = _window(trainer, loaders, strategy)
     lines = ["Data (training):"]
     if batch:
         per_step = (

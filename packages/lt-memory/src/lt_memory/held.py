@@ -7,7 +7,7 @@ an out-of-memory error gets the text of :func:`out_of_memory`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.seed import preserve_generators
 from lt_core.strategy import Strategy, SupportsStages
+from lt_memory.fullest import Fullest
 
 OptimizersOf = Callable[[LightningModule], Iterable[Optimizer]]
 """Returns the optimizers that a module's ``configure_optimizers`` makes."""
@@ -33,9 +34,15 @@ __all__ = ["memory"]
 
 
 def memory(
-    module: LightningModule, precision: Precision, strategy: Strategy, loaders: Any, optimizers_of: OptimizersOf
+    module: LightningModule,
+    precision: Precision,
+    strategy: Strategy,
+    loaders: Any,
+    optimizers_of: OptimizersOf,
+    window: int = 1,
 ) -> str:
-    """Return the memory of parameters, gradients, optimizers, and activations of a batch on a rank, as text.
+    """Return the memory of parameters, gradients, optimizers, and activations of a batch on a rank, and the bytes that
+    it sends in a step of ``window`` batches, as text.
 
     The module is copied to torch's meta device, ``configure_model`` called there, and the optimizers take a step of
     nothing, so that their states are counted and not guessed. ``strategy`` is as it would stand on a rank.
@@ -47,47 +54,76 @@ def memory(
         precision.convert_module(model)
     except Exception as error:  # a module that cannot be copied, or needs a run to make its layers
         return f"Memory: not counted, the module cannot be made without memory: {error}"
-    held = _held(model, strategy, optimizers_of)
-    return held if loaders is None else f"{held}\n  {_activations(model, precision, strategy, loaders)}"
+    gathering = _gathering(model, strategy, precision)
+    held, sizes = _held(model, strategy, optimizers_of, gathering is None or gathering.each_batch or window == 1)
+    lines = [held]
+    if loaders is not None:
+        lines.append(_activations(model, precision, strategy, loaders, sizes, gathering, window))
+    if strategy.world_size > 1 and sizes:
+        lines.append(_sent(model, strategy, gathering, window))
+    return "\n  ".join(filter(None, lines))
 
 
-def _held(model: LightningModule, strategy: Strategy, optimizers_of: OptimizersOf) -> str:
+def _gathering(model: LightningModule, strategy: Strategy, precision: Precision) -> Any | None:
+    """Return how a strategy that shards gathers layers (``FSDP.gathering``); None of others.
+
+    From then on the module computes activations again where the strategy would.
+    """
+    gathering: Callable[..., Any] | None = getattr(strategy, "gathering", None)
+    return None if gathering is None or hasattr(strategy, "stages") else gathering(model, precision.compute_dtype)
+
+
+def _held(
+    model: LightningModule, strategy: Strategy, optimizers_of: OptimizersOf, spreads_gradients: bool
+) -> tuple[str, dict[str, float]]:
+    """Return the text, and the bytes on each rank by kind, with those of the optimizers' step alone; none where they
+    are not known, or not the same on all ranks.
+    """
     trained = [param for param in model.parameters() if param.requires_grad]
     for param in trained:
         param.grad = torch.zeros_like(param)
     count = sum(param.numel() for param in model.parameters())
     head = f"Memory (GB on each rank, without activations): {count:,} parameters"
     try:
-        states = _states(optimizers_of(model))
+        states, more = _states(optimizers_of(model), foreach=strategy.device.type != "cpu")
         unknown = ""
     except Exception as error:  # whatever a user's configure_optimizers asks of a run
-        states, unknown = None, f"; optimizers are not counted, configure_optimizers needs a run: {error}"
+        states, more, unknown = None, 0, f"; optimizers are not counted, configure_optimizers needs a run: {error}"
     params = list(model.parameters())
     if (stages := getattr(strategy, "stages", None)) is None:
         parts = _parts(strategy)
         spread = f"spread over {parts} ranks" if parts > 1 else "whole on each rank"
-        return f"{head}, {spread}\n  {_sizes(params, states, parts)}{unknown}"
+        sizes = _sizes(params, states, parts, spreads_gradients)
+        text = f"{head}, {spread}\n  {_told(sizes)}{unknown}"
+        return text, {} if states is None else sizes | {"step": more / parts}
     try:
         of_stage = stages(model)
     except ConfigError as error:
-        return f"{head}: the run would end with {error}"
+        return f"{head}: the run would end with {error}", {}
     name_of = {param: name for name, param in model.named_parameters()}
     somewhere = {name for names in of_stage for name in names}
     lines = []
     for number, names in enumerate(map(set, of_stage)):
         own = [param for param in params if name_of[param] in names or name_of[param] not in somewhere]
-        lines.append(f"  stage {number}: {_sizes(own, states, _parts(strategy, ('data_shard', 'tensor')))}")
+        lines.append(f"  stage {number}: {_told(_sizes(own, states, _parts(strategy, ('data_shard', 'tensor'))))}")
     how = cast("SupportsStages", strategy).schedule_text
-    return "\n".join([f"{head}, layers spread over {len(lines)} stages{unknown}", *lines, f"  {how}"])
+    return "\n".join([f"{head}, layers spread over {len(lines)} stages{unknown}", *lines, f"  {how}"]), {}
 
 
-def _sizes(params: list[nn.Parameter], states: dict[Tensor, int] | None, parts: int = 1) -> str:
+def _sizes(
+    params: list[nn.Parameter], states: dict[Tensor, int] | None, parts: int, spreads_gradients: bool = True
+) -> dict[str, float]:
     """Return the memory of parameters with their gradients and states, of which a rank has one of ``parts``."""
-    sizes = {"parameters": _bytes(params), "gradients": _bytes(param for param in params if param.requires_grad)}
+    gradients = _bytes(param for param in params if param.requires_grad)
+    sizes = {"parameters": _bytes(params) / parts, "gradients": gradients / (parts if spreads_gradients else 1)}
     if states is not None:
-        sizes["optimizers"] = sum(states.get(param, 0) for param in params)
-    each = ", ".join(f"{name} {_gb(size / parts)}" for name, size in sizes.items())
-    return f"{each}: {_gb(sum(sizes.values()) / parts)} together"
+        sizes["optimizers"] = sum(states.get(param, 0) for param in params) / parts
+    return sizes
+
+
+def _told(sizes: dict[str, float]) -> str:
+    each = ", ".join(f"{name} {_gb(size)}" for name, size in sizes.items())
+    return f"{each}: {_gb(sum(sizes.values()))} together"
 
 
 def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: torch.device) -> str:
@@ -111,45 +147,107 @@ def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: to
     )
 
 
-def _activations(module: LightningModule, precision: Precision, strategy: Strategy, loaders: Any) -> str:
-    """Return the tensors that a training step keeps for backward, as text: it runs on tensors without memory.
+def _activations(
+    module: LightningModule,
+    precision: Precision,
+    strategy: Strategy,
+    loaders: Any,
+    sizes: dict[str, float],
+    gathering: Any | None,
+    window: int,
+) -> str:
+    """Return what a training step of one batch keeps for backward, and takes at its fullest, as text: it runs on
+    tensors without memory.
 
     Autocast's copies of the weights are no activations: a strategy that shards gathers weights in that type at once,
     and drops them; elsewhere they stay until the step's end.
     """
     narrow = precision.compute_dtype
+    keeps = gathering is None and window == 1  # gradients fill memory as activations leave it
     try:
         precision = copy.copy(precision)
         precision.open(torch.device("cpu"))
         with preserve_generators(), silenced(["LT528"]):  # its self.log is not heard
             batch = precision.convert_input(_first_batch(loaders))
-            kept = _kept(module, narrow, precision, batch)
+            kept, most = _kept(module, narrow, precision, batch, keeps)
             sharded = strategy.capabilities.sharded_parameters
-            whole = kept if narrow is None or sharded else _kept(module, None, precision, batch)
+            whole, most = (kept, most) if narrow is None or sharded else _kept(module, None, precision, batch, keeps)
     except Exception as error:  # whatever a user's loader or step asks of a run
         return f"activations: not counted: {str(error).partition(chr(10))[0]}"
     copies = f"; {str(narrow).removeprefix('torch.')} copies of the weights: {_gb(whole - kept)}" * (whole > kept)
     size = f"activations of a batch: {_gb(kept)} more"
-    return f"{size}, or less where layers are split over ranks or computed again{copies}"
+    told = f"{size}, or less where layers are split over ranks or computed again{copies}"
+    if not sizes:
+        return told
+    buckets = sizes["gradients"] * (getattr(strategy, "ddp_arguments", {}).get("gradient_as_bucket_view") is False)
+    gathered = 0 if gathering is None else gathering.whole
+    held = buckets + sizes["parameters"] + sizes["gradients"] + sizes["optimizers"]
+    parts = [f"{_gb(gathered)} of layers gathered at a time"] * bool(gathered)
+    parts += [f"{_gb(buckets)} of DDP's buckets (gradient_as_bucket_view=True saves them)"] * bool(buckets)
+    fullest = f"forward and backward at their fullest: {_gb(held - keeps * sizes['gradients'] + most + gathered)}"
+    told = "\n  ".join([told, ", with ".join([fullest, " and ".join(parts)] if parts else [fullest])])
+    return f"{told}\n  the optimizers' step at its fullest: {_gb(held + sizes['step'])}"
 
 
-def _kept(module: LightningModule, weights: torch.dtype | None, precision: Precision, batch: Any) -> int:
-    """Return the bytes that a step keeps for backward beside the module's own tensors; ``weights``: their type."""
-    from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, for explain alone
+def _kept(
+    module: LightningModule, weights: torch.dtype | None, precision: Precision, batch: Any, keeps: bool
+) -> tuple[int, int]:
+    """Return the bytes that a step keeps for backward beside the module's own tensors, and the most that it makes.
+
+    Args:
+        module: whose step it is.
+        weights: type of its parameters.
+        precision: around the step.
+        batch: its first.
+        keeps: whether gradients of parameters stay.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, for those who ask
 
     kept = dict[int, Tensor]()
 
     def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage()._cdata] = tensor
+        kept[tensor.untyped_storage()._cdata] = tensor = tensor.detach()  # an output would hold itself by its node
         return tensor
 
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake, saved_tensors_hooks(keep, keep):
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
         # made within the mode, where a real parameter is another tensor
         model: LightningModule = _copied(module, "cpu", weights)
         step = precision.wrap_step(matched(model.training_step, ("batch", "batch_idx")) or model.training_step)
-        step(map_batch(lambda item: fake.from_tensor(item) if isinstance(item, Tensor) else item, batch), 0)
-    own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
-    return sum(tensor.untyped_storage().nbytes() for number, tensor in kept.items() if number not in own)
+        batch = map_batch(lambda item: fake.from_tensor(item) if isinstance(item, Tensor) else item, batch)
+        with Fullest() as counter:
+            with saved_tensors_hooks(keep, lambda tensor: tensor):
+                output = step(batch, 0)
+            own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+            size = sum(tensor.untyped_storage().nbytes() for number, tensor in kept.items() if number not in own)
+            kept.clear()
+            for param in model.parameters():
+                if param.requires_grad and not keeps:
+                    param.register_post_accumulate_grad_hook(_drop)  # type: ignore[no-untyped-call]
+            loss = output["loss"] if isinstance(output, Mapping) else output
+            del output
+            loss.backward()
+    return size, counter.most
+
+
+def _drop(param: Tensor) -> None:
+    param.grad = None
+
+
+def _sent(module: LightningModule, strategy: Strategy, gathering: Any | None, window: int) -> str:
+    """Return what a rank sends to others for shards and copies, by rings as NCCL's, as text; not what layers send."""
+    gradients: float = _bytes(param for param in module.parameters() if param.requires_grad)
+    batches = f" of {window} batches" * (window > 1)
+    if gathering is None:
+        if not strategy.capabilities.syncs_in_forward:
+            return ""
+        count = strategy.world_size
+        return f"sent by each rank in a step{batches}: gradients {_gb(2 * (count - 1) / count * gradients)}"
+    shards, copies = gathering.shards, gathering.copies
+    gradients *= shards / _parts(strategy)  # of layers that are split a rank has its part
+    layers = (shards - 1) / shards * gathering.layers * gathering.times * window
+    reduced = (shards - 1) / shards * gradients * (window if gathering.each_batch else 1)
+    reduced += 2 * (copies - 1) / copies * gradients / shards
+    return f"sent by each rank in a step{batches}: layers {_gb(layers)}, gradients {_gb(reduced)}"
 
 
 def _first_batch(loaders: Any) -> Any:
@@ -174,13 +272,22 @@ def _copied(module: nn.Module, device: str, narrow: torch.dtype | None = None) -
     return copy.deepcopy(module, memo)
 
 
-def _states(optimizers: Iterable[Optimizer]) -> dict[Tensor, int]:
-    """Return the bytes that the optimizers keep for each parameter after a step."""
+def _states(optimizers: Iterable[Optimizer], foreach: bool) -> tuple[dict[Tensor, int], int]:
+    """Return the bytes that the optimizers keep for each parameter after a step, and those of a step alone.
+
+    Args:
+        optimizers: on torch's meta device.
+        foreach: whether torch would take all parameters at a time, its default on a GPU.
+    """
     kept: dict[Tensor, int] = {}
-    for optimizer in optimizers:
-        optimizer.step()
-        kept |= {param: _bytes(_tensors(entry)) for param, entry in optimizer.state.items()}
-    return kept
+    with Fullest() as counter:
+        for optimizer in optimizers:
+            for group in optimizer.param_groups if foreach else ():
+                if group.get("foreach", ...) is None and not group.get("fused"):
+                    group["foreach"] = True
+            optimizer.step()
+            kept |= {param: _bytes(_tensors(entry)) for param, entry in optimizer.state.items()}
+    return kept, counter.most - counter.now
 
 
 def _gb(size: float) -> str:

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from math import prod
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +62,26 @@ __all__ = ["FSDP", "ModelParallel", "Policy"]
 
 _SHARDING = {"FULL_SHARD": True, "SHARD_GRAD_OP": False}
 _STATES = ("full", "sharded")
+
+
+class Gathering(NamedTuple):
+    """How ranks gather and reduce the layers of a sharded module, for :meth:`lt_loops.Trainer.explain`.
+
+    Attributes:
+        whole: bytes that a rank holds whole at a time: what is in no group, the group at work and the next one.
+        layers: bytes of all layers, in the type in which they are gathered.
+        times: how often each batch gathers them.
+        each_batch: whether each batch's gradients are reduced, or their sum once.
+        shards: ranks that share what is gathered.
+        copies: ranks that hold the same shard.
+    """
+
+    whole: float
+    layers: float
+    times: int
+    each_batch: bool
+    shards: int
+    copies: int
 
 
 class _Root(nn.Module):
@@ -273,6 +294,38 @@ class FSDP(Distributed):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_mesh": None, "_shared": []}
 
+    def gathering(self, module: nn.Module, narrow: torch.dtype | None) -> Gathering:
+        """Return how a module's layers would be gathered; from now on it computes activations again as was asked for.
+
+        Args:
+            module: whole, on any device.
+            narrow: the precision's type of gathered layers; None: their own.
+        """
+        dtype = narrow if self._mixed_precision is None else self._mixed_precision.param_dtype
+        seen = set[nn.Parameter]()
+
+        def size(part: nn.Module) -> int:
+            own = [param for param in part.parameters() if param not in seen]
+            seen.update(own)
+            return sum(param.numel() * (dtype or param.dtype).itemsize for param in own)
+
+        groups = [size(part) for part in reversed(self._chosen(module))]
+        outer, reshards = size(module), self._arguments["reshard_after_forward"]
+        sizes = self.mesh_sizes
+        copies = sizes.get("replicate", sizes.get("data_replicate", 1))
+        split = prod(size for name, size in sizes.items() if name.startswith("tensor"))
+        spread = [name for name in sizes if name.startswith(("data", "shard")) and "replicate" not in name]
+        shards = prod(sizes[name] for name in spread)
+        layers = (sum(groups) + outer) / split
+        return Gathering(
+            whole=(outer + sum(sorted(groups)[-2:])) / split if reshards else layers,
+            layers=layers,
+            times=2 if reshards else 1,
+            each_batch=self._sync_each_batch,
+            shards=shards,
+            copies=copies,
+        )
+
     # ---- step --------------------------------------------------------------------------------------------------------
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
@@ -367,14 +420,18 @@ class FSDP(Distributed):
 
     def _groups(self, module: nn.Module) -> list[nn.Module]:
         """Return the groups, which compute activations again and are compiled as was asked for."""
-        if self.activation_checkpointing_policy is not None:
-            checkpoint_activations(module, chooser(self.activation_checkpointing_policy))
-        choose = is_listed(module) if self.auto_wrap_policy is None else chooser(self.auto_wrap_policy)
-        groups = [part for part in module.modules() if part is not module and choose(part)]
+        groups = self._chosen(module)
         if isinstance(self._compile, dict):
             for part in groups:
                 part.compile(**self._compile)
         return groups
+
+    def _chosen(self, module: nn.Module) -> list[nn.Module]:
+        """Return the groups, outer ones first, which compute activations again as was asked for."""
+        if self.activation_checkpointing_policy is not None:
+            checkpoint_activations(module, chooser(self.activation_checkpointing_policy))
+        choose = is_listed(module) if self.auto_wrap_policy is None else chooser(self.auto_wrap_policy)
+        return [part for part in module.modules() if part is not module and choose(part)]
 
     def _place_sharded(self, module: nn.Module, precision: Precision) -> None:
         """Allocate meta tensors, and move tensors that are not sharded to the device."""
