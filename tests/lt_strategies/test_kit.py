@@ -14,11 +14,12 @@ from lt_testing import StrategyConformance, xfail
 from lt_testing.strategy.checks import load_checks
 
 BROKEN = """
-import os, pytest
+import os, pytest, torch
 from contextlib import nullcontext
 from dataclasses import replace
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from lt_core.strategy import Shard, Strategy
-from lt_strategies import DDP
+from lt_strategies import DDP, Distributed
 from lt_testing import StrategyConformance, xfail
 
 class Backwards(DDP):
@@ -141,6 +142,62 @@ class Useless(Rounded):  # climbs
         for param in self._module.parameters():
             param.grad = None if param.grad is None else -param.grad
 
+class TopK(Rounded):  # each rank sends the largest tenth, and adds what it left out to its next gradients
+    send, sign = 0.1, 1.0
+    def setup(self, module, make_optimizers, precision):
+        self._left = {}
+        return super().setup(module, make_optimizers, precision)
+    def bind(self, module, method):
+        return getattr(module, method)
+    def accumulating(self, module, last):
+        self._last = last
+        return nullcontext()
+    def backward(self, loss, *args, **kwargs):
+        Distributed.backward(self, loss, *args, **kwargs)
+        if getattr(self, "_last", True):
+            self.reduce_gradients(self._module.parameters())
+    def reduce_gradients(self, params):
+        for param in [param for param in params if param.requires_grad]:
+            mine = torch.zeros_like(param) if param.grad is None else param.grad
+            whole = mine + self.sign * self.left(param)
+            least = whole.abs().flatten().topk(max(1, int(self.send * whole.numel()))).values[-1]
+            sent = torch.where(whole.abs() >= least, whole, 0.0)
+            self._left[param] = whole - sent
+            param.grad = self.all_reduce(sent)
+    def left(self, param):
+        return self._left.get(param, torch.zeros_like(param))
+    def state_dict(self):
+        return {"left": [self.left(param) for param in self._module.parameters()]}
+    def load_state_dict(self, state):
+        self._left = dict(zip(self._module.parameters(), state["left"]))
+
+class LeavesOut(TopK):  # without error feedback
+    def left(self, param):
+        return torch.zeros_like(param)
+
+class WrongSign(TopK):
+    sign = -1.0
+
+class ForgetsErrors(TopK):  # the errors are not in state_dict
+    def state_dict(self):
+        return {}
+    def load_state_dict(self, state):
+        pass
+
+class PowerSGD(DDP):  # torch's own
+    feedback = True
+    def __init__(self):
+        state = powerSGD_hook.PowerSGDState(None, 2, start_powerSGD_iter=2, use_error_feedback=self.feedback)
+        super().__init__(ddp_comm_state=state, ddp_comm_hook=powerSGD_hook.powerSGD_hook)
+
+class PowerLess(PowerSGD):
+    feedback = False
+
+class Lopsided(DDP):  # fails on one rank, and the other one waits
+    def broadcast(self, value, src=0):
+        assert self.rank != 1
+        return super().broadcast(value, src)
+
 class Dying(DDP):
     def peek(self, key):
         os._exit(7)
@@ -205,7 +262,7 @@ def kit_on(folder, kinds):
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
-    return kit_on(tmp_path_factory.mktemp("broken"), {"Backwards", "Silent", "Rounded", "Dying"})
+    return kit_on(tmp_path_factory.mktemp("broken"), {"Backwards", "Silent", "Rounded", "TopK", "PowerSGD", "LeavesOut", "Lopsided", "Dying"})
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +288,12 @@ def mutants(tmp_path_factory):
             "lacks the capability exact",
         ),
         ("Rounded", "training_converges_where_plain_torch_does", "passed", ""),
+        ("TopK", "training_converges_where_plain_torch_does", "passed", ""),
+        ("TopK", "replicas_that_differ_go_on_as_they_were_when_a_run_resumes", "passed", ""),
+        ("PowerSGD", "training_converges_where_plain_torch_does", "passed", ""),
+        ("LeavesOut", "training_converges_where_plain_torch_does", "failure", "moves from 0 to 0.15 are at 0"),
+        ("Lopsided", "objects_are_broadcast_from_any_rank", "failure", "waits for rank_1, which has failed"),
+        ("Lopsided", "peeking_for_a_message_that_nobody_left_does_not_wait", "passed", ""),
         ("Rounded", "clipping_by_norm_returns_the_norm_before", "passed", ""),
         ("Rounded", "clipping_by_norm_scales_all_gradients", "passed", ""),
         ("Rounded", "replicas_that_differ_go_on_as_they_were_when_a_run_resumes", "passed", ""),
@@ -274,6 +337,9 @@ CAUGHT_BY = [
     ("Hasty", "an_optimizer_step_runs_its_closure"),
     ("Mute", "ranks_that_wait_for_one_that_closed_with_an_error_get_an_error"),
     ("Useless", "training_converges_where_plain_torch_does"),
+    ("WrongSign", "training_converges_where_plain_torch_does"),
+    ("PowerLess", "training_converges_where_plain_torch_does"),
+    ("ForgetsErrors", "replicas_that_differ_go_on_as_they_were_when_a_run_resumes"),
     ("Eager", "twenty_steps_of_adam_equal_plain_torch_on_the_joined_batches"),
 ]
 

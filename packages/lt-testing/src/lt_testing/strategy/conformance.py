@@ -141,15 +141,18 @@ class StrategyConformance:
 
     @classmethod
     def _launched(cls, strategy: Any, world_size: int, folder: Path) -> Outcome:
-        order = Order(strategy=strategy, folder=folder, tolerance=cls.tolerance)
-        outcome = Outcome()
-        first = cls._placed(strategy, world_size)
-        try:
-            first.launch(run_all, order, first)
-        except Exception as error:
-            outcome.error = error
-        _leave_group()
-        outcome.results = _read(order.folder, world_size)
+        outcome, done = Outcome(), -1
+        while done < len(outcome.results) < len(load_checks()):  # a rank that waited for one that failed has ended
+            done = len(outcome.results)
+            first = cls._placed(strategy, world_size)
+            try:
+                first.launch(
+                    run_all, Order(strategy=strategy, folder=folder, tolerance=cls.tolerance, done=done), first
+                )
+            except Exception as error:
+                outcome.error = error
+            _leave_group()
+            outcome.results = _read(folder, world_size)
         second = cls._placed(strategy, world_size)
         try:
             outcome.again = second.launch(run_again, second)
@@ -220,12 +223,16 @@ def _test_of(name: str) -> Callable[..., None]:
 
 
 def _read(folder: Path, world_size: int) -> dict[str, list[tuple[str, str]]]:
-    """Return the results of the checks that all ranks finished."""
+    """Return the results of the checks that all ranks finished, or that one of them failed."""
     files = [folder / f"rank_{rank}.jsonl" for rank in range(world_size)]
-    lines = [[json.loads(line) for line in f.read_text().splitlines()] if f.exists() else [] for f in files]
+    entries = [[json.loads(line) for line in f.read_text().splitlines()] if f.exists() else [] for f in files]
+    by_rank = [{entry["name"]: (entry["status"], entry["text"]) for entry in rank} for rank in entries]
     results: dict[str, list[tuple[str, str]]] = {}
-    for entries in zip(*lines, strict=False):
-        results[entries[0]["name"]] = [(entry["status"], entry["text"]) for entry in entries]
+    for name in load_checks():
+        found = [rank.get(name, ("", "ended as another one had failed")) for rank in by_rank]
+        statuses = {status for status, _ in found}
+        if "failed" in statuses or "" not in statuses:
+            results[name] = found
     return results
 
 

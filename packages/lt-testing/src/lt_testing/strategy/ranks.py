@@ -6,6 +6,8 @@ import faulthandler
 import json
 import os
 import shutil
+import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -24,6 +26,10 @@ PATIENCE = float(os.environ.get("LT_KIT_PATIENCE", "300"))
 """Seconds for one check; a rank that hangs ends, and the job with it."""
 
 
+GRACE = 2.0
+"""Seconds in which a rank may end a check that another one has failed; after them it waits for that rank."""
+
+
 class DeliberateError(Exception):
     """The last rank's error at the end, with which all ranks must end."""
 
@@ -34,13 +40,15 @@ class Order:
 
     Attributes:
         strategy: a name, or a factory without arguments.
-        folder: seen by all ranks.
+        folder: what all ranks see.
+        done: checks that an earlier launch has done.
         tolerance: how far numbers may be from plain torch's on the CPU.
     """
 
     strategy: str | Callable[[], Strategy]
     folder: Path
     tolerance: float
+    done: int = 0
 
 
 def made(strategy: str | Callable[[], Strategy]) -> Strategy:
@@ -108,8 +116,9 @@ def _close_and_stay(outer: Strategy, folder: Path, others: int) -> None:
 
 def _run_checks(order: Order, outer: Strategy) -> None:
     rank, world_size = outer.rank, outer.world_size
-    report = order.folder / f"rank_{rank}.jsonl"
     for number, (name, check) in enumerate(load_checks().items()):
+        if number < order.done:
+            continue
         faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)
         place = order.folder / "files" / name
         place.mkdir(parents=True, exist_ok=True)
@@ -119,12 +128,30 @@ def _run_checks(order: Order, outer: Strategy) -> None:
             bench = Bench(
                 lambda: made(order.strategy), outer.environment, outer.placement, place, tolerance=order.tolerance
             )
+            over = threading.Event()
+            threading.Thread(target=_watch, args=(order.folder, rank, name, over), daemon=True).start()
             status, text = _outcome(check.run, bench)
-        with report.open("a") as file:
-            file.write(json.dumps({"name": name, "status": status, "text": text}) + "\n")
-        _wait_for_others(order.folder, number + 1, world_size)
+            over.set()
+        _note(order.folder, rank, name, status, text)
+        _wait_for_others(order.folder, name, world_size)
         if rank == 0:
             shutil.rmtree(place, ignore_errors=True)
+
+
+def _watch(folder: Path, rank: int, name: str, over: threading.Event) -> None:
+    """End this process where it waits for a rank that has failed the check; a launch for the other checks follows."""
+    main, failed = threading.main_thread().ident or 0, json.dumps({"name": name, "status": "failed"})[:-1]
+    while not over.wait(0.1):
+        for path in folder.glob("rank_*.jsonl"):
+            if failed in path.read_text() and not over.wait(GRACE):
+                stack = "".join(traceback.format_stack(sys._current_frames()[main]))
+                _note(folder, rank, name, "failed", f"waits for {path.stem}, which has failed:\n{stack}")
+                os._exit(1)
+
+
+def _note(folder: Path, rank: int, name: str, status: str, text: str) -> None:
+    with (folder / f"rank_{rank}.jsonl").open("a") as file:
+        file.write(json.dumps({"name": name, "status": status, "text": text}) + "\n")
 
 
 def _outcome(run: Callable[[Bench], None], bench: Bench) -> tuple[str, str]:
@@ -137,13 +164,13 @@ def _outcome(run: Callable[[Bench], None], bench: Bench) -> tuple[str, str]:
     return "passed", ""
 
 
-def _wait_for_others(folder: Path, lines: int, world_size: int) -> None:
-    """Wait by files, since the strategy's own means are under test."""
+def _wait_for_others(folder: Path, name: str, world_size: int) -> None:
+    """Wait by files, since the strategy's own means are what is being tried."""
     waiting = set(range(world_size))
     while waiting:
         for rank in sorted(waiting):
             path = folder / f"rank_{rank}.jsonl"
-            if path.exists() and path.read_text().count("\n") >= lines:
+            if path.exists() and json.dumps(name) in path.read_text():
                 waiting.discard(rank)
         if waiting:
             time.sleep(0.005)
