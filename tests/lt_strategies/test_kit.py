@@ -262,7 +262,10 @@ def kit_on(folder, kinds):
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
-    return kit_on(tmp_path_factory.mktemp("broken"), {"Backwards", "Silent", "Rounded", "TopK", "PowerSGD", "LeavesOut", "Lopsided", "Dying"})
+    return kit_on(
+        tmp_path_factory.mktemp("broken"),
+        {"Backwards", "Silent", "Rounded", "TopK", "PowerSGD", "LeavesOut", "Lopsided", "Dying"},
+    )
 
 
 @pytest.fixture(scope="module")

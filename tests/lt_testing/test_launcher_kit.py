@@ -138,6 +138,46 @@ class LeaksVariables(Forks):
         return args
 
 
+class LeaksAtADeath(Forks):
+    def death(self, rank, process):
+        os.environ["FORKS_DEAD"] = str(rank)
+        return super().death(rank, process)
+
+
+class TakesTheUsersAway(Forks):
+    """Sets variables for its ranks, and unsets them afterwards."""
+
+    def cross(self, args, strategy):
+        os.environ["MASTER_ADDR"] = "127.0.0.1"
+        return args
+
+    def end(self, processes):
+        os.environ.pop("MASTER_ADDR", None)
+        super().end(processes)
+
+
+class SetsTheStartMethod(Forks):
+    def cross(self, args, strategy):
+        multiprocessing.set_start_method("forkserver", force=True)
+        return args
+
+
+class LeavesItsHandler(Forks):
+    def launch(self, fn, *args, strategy):
+        signal.signal(signal.SIGTERM, self.stop)
+        return super().launch(fn, *args, strategy=strategy)
+
+    def stop(self, *_):
+        pass
+
+
+class LeavesAVariable(Forks):
+    """Chooses a port when it is made."""
+
+    def __init__(self):
+        os.environ["FORKS_PORT"] = "29400"
+
+
 class HangsAtADeath(Forks):
     def death(self, rank, process):
         threading.Event().wait()
@@ -171,6 +211,10 @@ CAUGHT_BY = [
     (ResultOfTheLast, "returns", "test_the_result_is_rank_0_s", "'rank': 1"),
     (LeavesRanks, "raises", "test_no_rank_runs_on_after_a_failure", r"ranks \[0\] run on|hangs"),
     (LeaksVariables, "returns", "test_a_launch_leaves_this_process_s_variables_as_they_were", "FORKS_WORLD_SIZE"),
+    (LeaksAtADeath, "is killed", "test_a_launch_leaves_this_process_s_variables_as_they_were", "FORKS_DEAD"),
+    (TakesTheUsersAway, "returns", "test_a_launch_leaves_this_process_s_variables_as_they_were", "MASTER_ADDR"),
+    (SetsTheStartMethod, "returns", "test_a_launch_draws_no_random_number_and_stays_in_its_folder", "start method"),
+    (LeavesItsHandler, "returns", "test_a_launch_draws_no_random_number_and_stays_in_its_folder", "signals"),
     (HangsAtADeath, "is killed", "test_a_rank_that_is_killed_is_an_error_that_names_it_and_the_signal", "hangs"),
     (JoinsBeforeItReads, "returns", "test_a_large_result_arrives_on_the_cpu", "hangs"),
     (AllRank0, "returns", "test_each_rank_runs_once_in_a_process_of_its_own", r"\[0, 0\]"),
@@ -191,5 +235,22 @@ def test_a_wrong_launcher_fails_where_it_is_wrong(kind, scenario, test, told, tm
         def make_launcher(self):
             return kind()
 
+    kit = Wrong()
+    kit._factory = tmp_path_factory
     with pytest.raises((AssertionError, pytest.fail.Exception), match=told):
-        getattr(Wrong(), test)(tmp_path_factory)
+        getattr(kit, test)()
+
+
+def test_a_launcher_that_leaves_a_variable_when_it_is_made_fails(monkeypatch):
+    class Wrong(LauncherKit):
+        __test__ = False
+
+        def make_launcher(self):
+            return LeavesAVariable()
+
+    monkeypatch.delenv("FORKS_PORT", raising=False)
+    try:
+        with pytest.raises(AssertionError):
+            Wrong().test_making_one_and_running_here_leave_the_variables_as_they_were()
+    finally:
+        os.environ.pop("FORKS_PORT", None)

@@ -1,9 +1,11 @@
 """The kit for steps: lt's own way to train passes it, and what breaks a promise fails it."""
 
+import time
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
+import torch
 
 from lt_core.step import RunningStep, Step
 from lt_testing import StepKit
@@ -103,17 +105,41 @@ class Waiting(RunningStep):
         return self.handle.run_batch(batch, index)
 
 
+@dataclass(frozen=True)
+class Drawing(Step):
+    """Has random numbers of its own, from the clock."""
+
+    wraps: ClassVar[bool] = True
+
+    def begin(self, handle):
+        return Noisy(handle)
+
+
+class Noisy(RunningStep):
+    def run_batch(self, batch, index):
+        noise = torch.randn(batch[0].shape, generator=torch.Generator().manual_seed(time.time_ns() % 2**40))
+        return self.handle.run_batch([batch[0] + noise, batch[1]], index)
+
+
+@dataclass(frozen=True)
+class TwoLines(Step):
+    def explain(self):
+        return "one\ntwo"
+
+
 BREAKS = {
     "test_it_is_frozen_and_can_be_pickled": Open(),
     "test_it_trains_and_takes_no_more_steps_than_it_declares": Understating(),
     "test_it_takes_max_steps_and_no_more": Overrunning(),
+    "test_training_with_it_is_the_same_each_time": Drawing(),
+    "test_what_it_declares_is_of_the_right_types": TwoLines(),
     "test_its_state_is_kept_under_its_key_and_a_run_that_resumes_ends_as_the_whole": Forgetful(),
 }
 
 
 @pytest.mark.parametrize("test", BREAKS, ids=lambda name: name[5:40])
 def test_a_step_that_breaks_a_promise_fails(test, tmp_path):
-    folder = () if "frozen" in test else (tmp_path,)
+    folder = () if "frozen" in test or "types" in test else (tmp_path,)
     with pytest.raises(AssertionError):
         getattr(StepKit(), test)(BREAKS[test], *folder)
 

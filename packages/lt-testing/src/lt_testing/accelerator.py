@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+import pytest
 import torch
 
 from lt_core import plugins
@@ -148,11 +149,9 @@ class AcceleratorKit(Kit):
         return accelerator
 
     def _refused(self, devices: Any, kind: type[Exception]) -> str:
-        try:
-            found = self.make_accelerator().parse_devices(devices)
-        except kind as error:
-            return str(error)
-        raise AssertionError(f"devices={devices!r} gave {found}; expected a {kind.__name__}")
+        with pytest.raises(kind) as refused:
+            self.make_accelerator().parse_devices(devices)
+        return str(refused.value)
 
 
 def _initialised(accelerator: Accelerator) -> bool:

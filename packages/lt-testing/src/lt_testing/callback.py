@@ -18,6 +18,8 @@ import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
+
 from lt_core.callback import Callback
 from lt_core.files.plain_data import is_plain
 from lt_core.hooks import CALLBACK_HOOKS
@@ -83,13 +85,16 @@ class CallbackKit(Kit):
 
     # ---- in a run ----------------------------------------------------------------------------------------------------
 
-    def test_every_kind_of_run_works_with_it(self, tmp_path: Path) -> None:
+    def test_every_kind_of_run_works_with_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (here := tmp_path / "here").mkdir()
+        monkeypatch.chdir(here)
         trainer, module = self._trainer(tmp_path), seeded()
         trainer.fit(module, kit_data(), kit_data())
         assert trainer.global_step > 0
         trainer.validate(module, kit_data(), verbose=False)
         trainer.test(module, kit_data(), verbose=False)
         trainer.predict(module, kit_data())
+        assert list(here.iterdir()) == [], "it writes outside of its folder and the run's"
 
     def test_a_fit_without_validation_works_with_it_unless_it_monitors(self, tmp_path: Path) -> None:
         if self.make_callback(tmp_path).monitors:
@@ -111,6 +116,7 @@ class CallbackKit(Kit):
         assert same(alone.state_dict(), watched.state_dict()), (
             "weights differ: it draws random numbers, or changes them"
         )
+        assert not any(each._forward_hooks or each._forward_pre_hooks for each in watched.modules()), "hooks stay"
 
     def test_one_object_serves_two_fits(self, tmp_path: Path) -> None:
         callback = self.make_callback(tmp_path)
@@ -130,14 +136,8 @@ class CallbackKit(Kit):
 
     def test_the_user_s_error_comes_out_and_no_thread_stays(self, tmp_path: Path) -> None:
         before = set(threading.enumerate())
-        trainer = self._trainer(tmp_path)
-        try:
-            trainer.fit(seeded(fails_at=3), kit_data(), kit_data())
-        except ArithmeticError as error:
-            message = str(error)
-        else:
-            message = "nothing was raised"
-        assert "on purpose" in message
+        with pytest.raises(ArithmeticError, match="on purpose"):
+            self._trainer(tmp_path).fit(seeded(fails_at=3), kit_data(), kit_data())
         left = [thread for thread in set(threading.enumerate()) - before if not thread.daemon]
         assert left == []
 

@@ -16,6 +16,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler
@@ -24,10 +25,14 @@ from lt_core.data import Feed
 from lt_core.files.plain_data import is_plain
 from lt_core.strategy import Shard
 from lt_testing.kit import Kit
+from lt_testing.training import assert_same, same
 
 __all__ = ["FeedKit"]
 
 SAMPLES = 11
+NUMBERS: Any = range(SAMPLES)
+"""Samples that are their numbers."""
+
 Generators = tuple[Any, Tensor]
 
 
@@ -46,21 +51,11 @@ class Noisy(Dataset[Tensor]):
         return torch.tensor([float(index), torch.rand(1).item(), random.random()])
 
 
-class Numbers(Dataset[int]):
-    """Samples that are their numbers."""
-
-    def __len__(self) -> int:
-        return SAMPLES
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-
 class Told(RandomSampler):
     """A sampler that wants to know the epoch."""
 
     def __init__(self) -> None:
-        super().__init__(Numbers())
+        super().__init__(NUMBERS)
         self.epochs: list[int] = []
 
     def set_epoch(self, epoch: int) -> None:
@@ -108,8 +103,8 @@ class FeedKit(Kit):
             _seed(1)
             feed = self.make_feed(_shuffled(), stage=stage)
             feed.set_epoch(0)
-            _assert_same_batches(list(feed), plain)
-            assert _same(_generators(), after), f"{stage}: it drew other random numbers than the plain loop"
+            assert_same(list(feed), plain, "batches")
+            assert same(_generators(), after), f"{stage}: it drew other random numbers than the plain loop"
 
     def test_each_epoch_is_read_anew(self) -> None:
         _seed(1)
@@ -119,7 +114,7 @@ class FeedKit(Kit):
         feed = self.make_feed(_shuffled(), stage="fit")
         for epoch, batches in enumerate(plain):
             feed.set_epoch(epoch)
-            _assert_same_batches(list(feed), batches)
+            assert_same(list(feed), batches, "batches")
 
     def test_any_iterable_is_read(self) -> None:
         batches = [torch.tensor([1]), {"a": 2}, "three"]
@@ -172,22 +167,17 @@ class FeedKit(Kit):
 
     def test_the_sampler_is_told_the_epoch_once(self) -> None:
         sampler = Told()
-        feed = self.make_feed(DataLoader(Numbers(), batch_size=2, sampler=sampler), stage="fit")
+        feed = self.make_feed(DataLoader(NUMBERS, batch_size=2, sampler=sampler), stage="fit")
         for epoch in (0, 1, 5):
             feed.set_epoch(epoch)
         assert sampler.epochs == [0, 1, 5]
 
     def test_the_user_s_error_comes_out_after_the_batches_before_it(self) -> None:
-        feed, seen = self.make_feed(DataLoader(Noisy(fails_at=4), batch_size=2), stage="fit"), 0
-        try:
-            for _ in feed:
-                seen += 1
-        except ArithmeticError as error:
-            text = str(error)
-        else:
-            text = "nothing was raised"
-        assert "sample 4 fails, on purpose" in text
-        assert seen == 2
+        feed = self.make_feed(DataLoader(Noisy(fails_at=4), batch_size=2), stage="fit")
+        batches = iter(feed)
+        assert len([next(batches), next(batches)]) == 2
+        with pytest.raises(ArithmeticError, match="sample 4 fails, on purpose"):
+            next(batches)
         assert feed.state_dict()["batches"] == 2, "the place is asked for, for a checkpoint that the error leads to"
 
     def test_it_can_be_closed_at_any_time_and_twice(self) -> None:
@@ -201,12 +191,12 @@ class FeedKit(Kit):
 
     def test_positions_are_those_of_the_batch_or_unknown(self) -> None:
         for shuffle in (False, True):
-            feed = self.make_feed(DataLoader(Numbers(), batch_size=4, shuffle=shuffle), stage="predict")
+            feed = self.make_feed(DataLoader(NUMBERS, batch_size=4, shuffle=shuffle), stage="predict")
             for batch in feed:
                 assert feed.indices is None or list(feed.indices) == batch.tolist()
 
     def test_samples_are_counted_or_unknown(self) -> None:
-        feed = self.make_feed(DataLoader(Numbers(), batch_size=4), stage="fit")
+        feed = self.make_feed(DataLoader(NUMBERS, batch_size=4), stage="fit")
         assert [feed.samples for _ in feed] in ([4, 8, 11], [None] * 3)
         assert feed.samples in (11, None)
 
@@ -243,7 +233,7 @@ class FeedKit(Kit):
         for batch in feed:
             feed.state_dict(), feed.state_before()
             batches.append(batch)
-        _assert_same_batches(batches, plain)
+        assert_same(batches, plain, "batches")
 
     def test_a_run_cut_at_any_batch_reads_on_as_if_it_had_not_been(self) -> None:
         whole, places, end = self._whole_run()
@@ -255,24 +245,24 @@ class FeedKit(Kit):
             assert feed.batches_done == done
             rest = self._epochs(feed, epoch)
             wanted = whole[epoch][done:] + [batch for batches in whole[epoch + 1 :] for batch in batches]
-            _assert_same_batches(rest, wanted)
-            assert _same(_generators(), end), f"after {done} batches of epoch {epoch}: later draws differ"
+            assert_same(rest, wanted, "batches")
+            assert same(_generators(), end), f"after {done} batches of epoch {epoch}: later draws differ"
 
     def test_the_place_before_a_batch_leads_to_that_batch_again(self) -> None:
         _seed(1)
-        loader = DataLoader(Numbers(), batch_size=2, shuffle=True)
+        loader = DataLoader(NUMBERS, batch_size=2, shuffle=True)
         feed, batches, states = self.make_feed(loader, stage="fit"), [], []
         for batch in feed:
             batches.append(batch)
             states.append(feed.state_before())
         for number, state in enumerate(states):
-            resumed = self.make_feed(DataLoader(Numbers(), batch_size=2, shuffle=True), stage="fit")
+            resumed = self.make_feed(DataLoader(NUMBERS, batch_size=2, shuffle=True), stage="fit")
             resumed.load_state_dict(state)
             rest = list(resumed)
             wanted = batches[number:]
             if int(state["batches"]) != number:  # where it is not known, the place after it is given
                 wanted = batches[number + 1 :]
-            _assert_same_batches(rest, wanted)
+            assert_same(rest, wanted, "batches")
 
     def test_a_state_of_another_epoch_does_not_cut_this_one(self) -> None:
         feed = self.make_feed([1, 2, 3], stage="fit")
@@ -353,7 +343,7 @@ def _shuffled() -> DataLoader[Tensor]:
 
 
 def _in_order() -> DataLoader[int]:
-    return DataLoader(Numbers(), batch_size=2)
+    return DataLoader(NUMBERS, batch_size=2)
 
 
 def _seed(number: int) -> None:
@@ -368,13 +358,3 @@ def _generators() -> Generators:
 def _set_generators(state: Generators) -> None:
     random.setstate(state[0])
     torch.set_rng_state(state[1])
-
-
-def _same(mine: Generators, theirs: Generators) -> bool:
-    return mine[0] == theirs[0] and torch.equal(mine[1], theirs[1])
-
-
-def _assert_same_batches(mine: list[Any], theirs: list[Any]) -> None:
-    assert len(mine) == len(theirs), f"{len(mine)} batches, expected {len(theirs)}"
-    for number, (one, other) in enumerate(zip(mine, theirs, strict=True)):
-        assert torch.equal(one, other), f"batch {number} is {one.tolist()}, expected {other.tolist()}"

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Kit"]
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+__all__ = ["Kit", "small_files"]
 
 
 class Kit:
@@ -24,3 +31,17 @@ class Kit:
         import pytest
 
         pytest.skip(f"{type(self).__name__}: {why}")
+
+
+@contextmanager
+def small_files(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond ``size`` bytes: what comes after them is an error of the system."""
+    if resource is None:
+        yield
+        return
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -7,6 +7,7 @@ once more finds one. Everything that is to be known of a scenario is left as JSO
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pickle
 import random
@@ -172,6 +173,8 @@ def _state() -> dict[str, Any]:
         "variables": dict(os.environ),
         "folder": str(Path.cwd()),
         "random numbers": (random.getstate(), torch.get_rng_state().tolist()),
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+        "start method": multiprocessing.get_start_method(),
     }
 
 

@@ -53,11 +53,16 @@ class LauncherKit(Kit):
     patience: ClassVar[float] = 300.0
     _scenarios: ClassVar[tuple[str, ...]] = tuple(ENDINGS)
     _outcomes: ClassVar[dict[str, dict[str, Any]]]
+    _factory: pytest.TempPathFactory
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let each class have launches of its own."""
         super().__init_subclass__(**kwargs)
         cls._outcomes = {}
+
+    @pytest.fixture(autouse=True)
+    def _keep_factory(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        self._factory = tmp_path_factory
 
     def make_launcher(self) -> Launcher:
         """Return a new launcher."""
@@ -93,131 +98,121 @@ class LauncherKit(Kit):
         def fails() -> RunResult:
             raise error
 
-        try:
+        with pytest.raises(DeliberateError) as caught:
             placed(self.make_launcher(), 1).launch(fails)
-        except DeliberateError as caught:
-            assert caught is error  # noqa: PT017  (which object it is matters)
-        else:
-            raise AssertionError("the error was lost")
+        assert caught.value is error
 
     # ---- ranks that return -------------------------------------------------------------------------------------------
 
-    def test_each_rank_runs_once_in_a_process_of_its_own(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        ranks = self._outcome("returns", tmp_path_factory)["ranks"]
+    def test_each_rank_runs_once_in_a_process_of_its_own(self) -> None:
+        ranks = self._outcome("returns")["ranks"]
         assert [rank["rank"] for rank in ranks] == list(range(self.world_size))
         assert len({rank["pid"] for rank in ranks}) == self.world_size
 
-    def test_each_rank_knows_its_place(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        ranks = self._outcome("returns", tmp_path_factory)["ranks"]
+    def test_each_rank_knows_its_place(self) -> None:
+        ranks = self._outcome("returns")["ranks"]
         assert {rank["world_size"] for rank in ranks} == {self.world_size}
         assert all(rank["processes_exist"] for rank in ranks), "it would launch once more"
         assert all(0 <= rank["local_rank"] < rank["local_world_size"] for rank in ranks)
         if all(rank["local_world_size"] == self.world_size for rank in ranks):
             assert len({rank["local_rank"] for rank in ranks}) == self.world_size, "two ranks on one device"
 
-    def test_what_is_one_object_here_is_one_object_there(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        ranks = self._outcome("returns", tmp_path_factory)["ranks"]
+    def test_what_is_one_object_here_is_one_object_there(self) -> None:
+        ranks = self._outcome("returns")["ranks"]
         assert all(rank["shared"] for rank in ranks), "pickle fn, args and strategy in one piece"
 
-    def test_the_result_is_rank_0_s(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        result = self._result("returns", tmp_path_factory)
+    def test_the_result_is_rank_0_s(self) -> None:
+        result = self._result("returns")
         assert result["outputs"] == {"rank": 0, "scenario": "returns"}
         assert result["status"] == "from rank 0"
 
-    def test_a_large_result_arrives_on_the_cpu(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        assert self._result("returns", tmp_path_factory)["weight"] == ["cpu", BIG, 0.0, 0.0]
+    def test_a_large_result_arrives_on_the_cpu(self) -> None:
+        assert self._result("returns")["weight"] == ["cpu", BIG, 0.0, 0.0]
 
-    def test_a_second_launch_works_like_the_first(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        assert self._result("again", tmp_path_factory)["outputs"] == {"rank": 0, "scenario": "again"}
+    def test_a_second_launch_works_like_the_first(self) -> None:
+        assert self._result("again")["outputs"] == {"rank": 0, "scenario": "again"}
 
-    def test_no_rank_runs_on_after_the_launch(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        assert self._outcome("returns", tmp_path_factory)["left"] == []
+    def test_no_rank_runs_on_after_the_launch(self) -> None:
+        assert self._outcome("returns")["left"] == []
 
     # ---- this process ------------------------------------------------------------------------------------------------
 
-    def test_a_launch_leaves_this_process_s_variables_as_they_were(
-        self, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        for scenario in ("returns", "raises"):
-            assert self._outcome(scenario, tmp_path_factory)["variables"] == [], "the next process would inherit them"
+    def test_a_launch_leaves_this_process_s_variables_as_they_were(self) -> None:
+        for scenario in self._scenarios:
+            left = self._outcome(scenario).get("variables", [])
+            assert left == [], f"where {ENDINGS[scenario]}: what starts next would inherit them"
 
-    def test_a_launch_draws_no_random_number_and_stays_in_its_folder(
-        self, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        changed = self._outcome("returns", tmp_path_factory)["changed"]
-        assert "random numbers" not in changed
-        assert "folder" not in changed
+    def test_making_one_and_running_here_leave_the_variables_as_they_were(self) -> None:
+        before = dict(os.environ)
+        placed(self.make_launcher(), 1).launch(RunResult)
+        assert dict(os.environ) == before
+
+    def test_a_launch_draws_no_random_number_and_stays_in_its_folder(self) -> None:
+        """And leaves handlers of signals and the start method of ``multiprocessing``."""
+        assert set(self._outcome("returns")["changed"]) <= {"variables"}
 
     # ---- ranks that fail ---------------------------------------------------------------------------------------------
 
-    def test_an_error_of_the_last_rank_comes_out(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        error = self._error("raises", tmp_path_factory)
+    def test_an_error_of_the_last_rank_comes_out(self) -> None:
+        error = self._error("raises")
         assert f"rank {self.world_size - 1} raises on purpose" in error["text"]
         if self.make_launcher().returns_results:
             assert error["kind"] == "DeliberateError", "the user's own error is expected"
         else:
             assert error["kind"] in ("DeliberateError", "RankError")
 
-    def test_an_error_of_rank_0_comes_out(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        error = self._error("raises on rank 0", tmp_path_factory)
+    def test_an_error_of_rank_0_comes_out(self) -> None:
+        error = self._error("raises on rank 0")
         assert error["kind"] == "DeliberateError"
         assert "rank 0 raises on purpose" in error["text"]
 
-    def test_an_error_that_cannot_be_pickled_comes_out_by_its_text(
-        self, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        error = self._error("raises what pickle refuses", tmp_path_factory)
+    def test_an_error_that_cannot_be_pickled_comes_out_by_its_text(self) -> None:
+        error = self._error("raises what pickle refuses")
         assert f"rank {self.world_size - 1} raises on purpose" in error["text"]
 
-    def test_a_rank_that_is_killed_is_an_error_that_names_it_and_the_signal(
-        self, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        error = self._error("is killed", tmp_path_factory)
+    def test_a_rank_that_is_killed_is_an_error_that_names_it_and_the_signal(self) -> None:
+        error = self._error("is killed")
         assert error["kind"] == "RankError"
         assert re.search(rf"\brank {self.world_size - 1}\b", error["text"], re.IGNORECASE), error["text"]
         assert re.search(r"SIGKILL|signal 9\b", error["text"]), error["text"]
 
-    def test_a_rank_whose_process_exits_is_an_error_that_names_it_and_the_status(
-        self, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        error = self._error("exits", tmp_path_factory)
+    def test_a_rank_whose_process_exits_is_an_error_that_names_it_and_the_status(self) -> None:
+        error = self._error("exits")
         assert error["kind"] == "RankError"
         assert re.search(rf"\brank {self.world_size - 1}\b", error["text"], re.IGNORECASE), error["text"]
         assert re.search(r"\b7\b", error["text"]), error["text"]
 
-    def test_no_rank_runs_on_after_a_failure(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def test_no_rank_runs_on_after_a_failure(self) -> None:
         for scenario in ("raises", "raises on rank 0", "is killed"):
-            left = self._outcome(scenario, tmp_path_factory)["left"]
+            left = self._outcome(scenario)["left"]
             assert left == [], f"where a rank {scenario}, ranks {left} run on"
 
-    def test_ranks_end_when_the_process_that_launched_them_is_killed(
-        self, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        assert self._outcome("is abandoned", tmp_path_factory)["left"] == []
+    def test_ranks_end_when_the_process_that_launched_them_is_killed(self) -> None:
+        assert self._outcome("is abandoned")["left"] == []
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _outcome(self, scenario: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
-        """Return the results of a scenario; the first question launches all of them."""
+    def _outcome(self, scenario: str) -> dict[str, Any]:
+        """Return what a scenario left; the first question launches all of them."""
         if self.world_size < 2:
             self.skip("it starts no process")
         cls = type(self)
         if scenario not in cls._outcomes:
             wanted = cls._scenarios if scenario in cls._scenarios else (scenario,)
-            cls._outcomes.update(_Jobs(self.make_launcher(), cls, factory.mktemp("launches")).outcomes(wanted))
+            cls._outcomes.update(_Jobs(self.make_launcher(), cls, self._factory.mktemp("launches")).outcomes(wanted))
         outcome = cls._outcomes[scenario]
         if "trouble" in outcome:
             pytest.fail(f"{ENDINGS[scenario]}: {outcome['trouble']}", pytrace=False)
         return outcome
 
-    def _result(self, scenario: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
-        outcome = self._outcome(scenario, factory)
+    def _result(self, scenario: str) -> dict[str, Any]:
+        outcome = self._outcome(scenario)
         assert outcome["error"] is None, outcome["error"]["text"]
         result: dict[str, Any] = outcome["result"]
         return result
 
-    def _error(self, scenario: str, factory: pytest.TempPathFactory) -> dict[str, str]:
-        outcome = self._outcome(scenario, factory)
+    def _error(self, scenario: str) -> dict[str, str]:
+        outcome = self._outcome(scenario)
         assert outcome["error"] is not None, f"{ENDINGS[scenario]}: the launch raised nothing, and returned a result"
         error: dict[str, str] = outcome["error"]
         return error
@@ -270,6 +265,7 @@ class _Jobs:
         """Run a script; return a report where it hangs."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        variables |= {"MASTER_ADDR": "of.the.user", "OMP_NUM_THREADS": "1"}  # these must come back
         order = {
             "folder": str(self._folder),
             "patience": self._kit.patience,

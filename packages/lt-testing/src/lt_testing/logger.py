@@ -11,27 +11,28 @@
         def read_rows(self, logger):
             return [json.loads(line) for line in open(logger.path)]
 
-pytest is not imported here; its ``tmp_path`` comes in as an argument.
+Rows may come after ``finalize`` only, where a thread of the logger sends them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import math
-import pickle
 import shutil
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
 import torch
 
 from lt_core.files.plain_data import is_plain
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
-from lt_testing.kit import Kit
+from lt_testing.kit import Kit, small_files
+from lt_testing.training import copies
 
 __all__ = ["LoggerKit", "examples_of_media"]
 
@@ -59,6 +60,10 @@ class LoggerKit(Kit):
         """Return all that is written so far: for each call of ``log_metrics`` its numbers and ``"step"``, in order."""
         raise NotImplementedError(f"{type(self).__name__} must define read_rows()")
 
+    def make_trouble(self, logger: Logger) -> contextlib.AbstractContextManager[Any]:
+        """Return a context in which nothing can be written: here no file can grow. One of a server takes it away."""
+        return small_files(0)
+
     # ---- numbers -----------------------------------------------------------------------------------------------------
 
     def test_making_one_writes_nothing(self, tmp_path: Path) -> None:
@@ -66,17 +71,23 @@ class LoggerKit(Kit):
         assert list(tmp_path.iterdir()) == []
 
     def test_rows_are_there_after_save(self, tmp_path: Path) -> None:
-        logger = self.make_logger(tmp_path)
-        for step in range(3):
-            logger.log_metrics({"loss": 1.0 / (step + 1), "acc": 0.5 * step}, step)
-        logger.save()
-        self._check(logger, [{"step": step, "loss": 1.0 / (step + 1), "acc": 0.5 * step} for step in range(3)])
+        """Or after ``finalize``, for a logger that has a thread of its own send them."""
+        rows = [{"step": step, "loss": 1.0 / (step + 1), "acc": 0.5 * step} for step in range(3)]
+        self._check(self._logged(tmp_path, *rows), rows)
 
     def test_rows_are_there_after_finalize(self, tmp_path: Path) -> None:
         logger = self.make_logger(tmp_path)
         logger.log_metrics({"loss": 0.25}, 7)
         logger.finalize("success")
         self._check(logger, [{"step": 7, "loss": 0.25}])
+
+    def test_rows_that_could_not_be_written_come_with_the_next(self, tmp_path: Path) -> None:
+        """Whether ``save`` raises, or a thread notices."""
+        logger = self._logged(tmp_path, {"step": 0, "a": 0.0})
+        with self.make_trouble(logger), contextlib.suppress(Exception):
+            self._log(logger, {"step": 1, "a": 1.0})
+        self._log(logger, {"step": 2, "a": 2.0})
+        self._check(logger, [{"step": step, "a": 1.0 * step} for step in range(3)])
 
     def test_tensors_ints_and_bools_are_numbers(self, tmp_path: Path) -> None:
         logger = self.make_logger(tmp_path)
@@ -104,33 +115,28 @@ class LoggerKit(Kit):
         self._check(logger, [{"step": 0, "value": 1.0}])
 
     def test_nan_and_infinity_are_logged(self, tmp_path: Path) -> None:
-        logger = self.make_logger(tmp_path)
-        logger.log_metrics({"nan": math.nan, "up": math.inf, "down": -math.inf}, 0)
-        logger.save()
-        self._check(logger, [{"step": 0, "nan": math.nan, "up": math.inf, "down": -math.inf}])
+        row = {"step": 0, "nan": math.nan, "up": math.inf, "down": -math.inf}
+        self._check(self._logged(tmp_path, row), [row])
 
     def test_a_new_name_later_loses_no_row(self, tmp_path: Path) -> None:
-        logger = self.make_logger(tmp_path)
-        logger.log_metrics({"a": 1.0}, 0)
-        logger.save()
-        logger.log_metrics({"b": 2.0}, 1)
-        logger.log_metrics({"a": 3.0, "c": 4.0}, 2)
-        logger.save()
-        self._check(logger, [{"step": 0, "a": 1.0}, {"step": 1, "b": 2.0}, {"step": 2, "a": 3.0, "c": 4.0}])
+        rows = [{"step": 0, "a": 1.0}, {"step": 1, "b": 2.0}, {"step": 2, "a": 3.0, "c": 4.0}]
+        logger = self._logged(tmp_path, rows[0])
+        self._log(logger, *rows[1:])
+        self._check(logger, rows)
+
+    def test_several_rows_of_a_step_are_all_kept(self, tmp_path: Path) -> None:
+        logger = self._logged(tmp_path, {"step": 3, "train": 1.0}, {"step": 3, "val": 2.0})
+        logger.finalize("success")
+        found = {name: value for row in self.read_rows(logger) for name, value in row.items()}  # perhaps in one row
+        assert found == {"step": 3, "train": 1.0, "val": 2.0}
 
     def test_odd_names_are_kept_apart(self, tmp_path: Path) -> None:
-        logger = self.make_logger(tmp_path)
-        row = {"val/loss": 1.0, "val_loss": 2.0, "top-5 acc": 3.0, "val/loss/dataloader_idx_0": 4.0}
-        logger.log_metrics(row, 0)
-        logger.save()
-        self._check(logger, [{"step": 0, **row}])
+        row = {"step": 0, "val/loss": 1.0, "val_loss": 2.0, "top-5 acc": 3.0, "val/loss/dataloader_idx_0": 4.0}
+        self._check(self._logged(tmp_path, row), [row])
 
     def test_many_rows_come_in_order(self, tmp_path: Path) -> None:
-        logger = self.make_logger(tmp_path)
-        for step in range(0, 5000, 2):
-            logger.log_metrics({"value": float(step)}, step)
-        logger.save()
-        self._check(logger, [{"step": step, "value": float(step)} for step in range(0, 5000, 2)])
+        rows = [{"step": step, "value": float(step)} for step in range(0, 5000, 2)]
+        self._check(self._logged(tmp_path, *rows), rows)
 
     def test_logging_goes_on_after_finalize(self, tmp_path: Path) -> None:
         logger = self.make_logger(tmp_path)
@@ -146,8 +152,7 @@ class LoggerKit(Kit):
     def test_a_claimed_version_stays(self, tmp_path: Path) -> None:
         logger = self.make_logger(tmp_path)
         version = logger.claim_version()
-        logger.log_metrics({"a": 1.0}, 0)
-        logger.save()
+        self._log(logger, {"step": 0, "a": 1.0})
         assert logger.version == version
         assert logger.claim_version() == version
 
@@ -184,10 +189,8 @@ class LoggerKit(Kit):
     def test_copies_for_other_processes_can_be_made(self, tmp_path: Path) -> None:
         logger = self.make_logger(tmp_path)
         version = logger.claim_version()
-        logger.log_metrics({"a": 1.0}, 0)
-        logger.save()
-        assert pickle.loads(pickle.dumps(logger)).version == version
-        assert copy.deepcopy(logger).version == version
+        self._log(logger, {"step": 0, "a": 1.0})
+        assert [other.version for other in copies(logger)] == [version, version]
 
     # ---- hyperparameters, media --------------------------------------------------------------------------------------
 
@@ -225,22 +228,16 @@ class LoggerKit(Kit):
             assert Path(root) in Path(logger.log_dir).parents, found
 
     def test_a_removed_folder_is_made_again(self, tmp_path: Path) -> None:
-        logger = self.make_logger(tmp_path)
-        logger.log_metrics({"a": 1.0}, 0)
-        logger.save()
+        logger = self._logged(tmp_path, {"step": 0, "a": 1.0})
         if logger.log_dir is not None and Path(logger.log_dir).exists():
             shutil.rmtree(logger.log_dir)
-            logger.log_metrics({"a": 2.0}, 1)
-            logger.save()
+            self._log(logger, {"step": 1, "a": 2.0})
             self._check(logger, [{"step": 1, "a": 2.0}])
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def test_the_state_is_plain_data(self, tmp_path: Path) -> None:
-        logger = self.make_logger(tmp_path)
-        logger.log_metrics({"a": 1.0}, 0)
-        logger.save()
-        assert is_plain(logger.state_dict())
+        assert is_plain(self._logged(tmp_path, {"step": 0, "a": 1.0}).state_dict())
 
     def test_a_resumed_run_continues_its_rows(self, tmp_path: Path) -> None:
         self._need_resume()
@@ -270,12 +267,10 @@ class LoggerKit(Kit):
         logger.claim_version()
         logger.save()
         state = copy.deepcopy(logger.state_dict())
-        logger.log_metrics({"a": 1.0}, 0)
-        logger.save()
+        self._log(logger, {"step": 0, "a": 1.0})
         resumed = self.make_logger(tmp_path)
         resumed.load_state_dict(state)
-        resumed.log_metrics({"a": 2.0}, 0)
-        resumed.save()
+        self._log(resumed, {"step": 0, "a": 2.0})
         self._check(resumed, [{"step": 0, "a": 2.0}])
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -288,28 +283,30 @@ class LoggerKit(Kit):
         """Log 4 rows, take the state, log 3 more and one other name, and vanish."""
         logger = self.make_logger(save_dir)
         logger.claim_version()
-        for step in range(4):
-            logger.log_metrics({"a": 1.0 * step}, step)
-        logger.save()
+        self._log(logger, *({"step": step, "a": 1.0 * step} for step in range(4)))
         state = copy.deepcopy(logger.state_dict())
-        for step in range(4, 7):
-            logger.log_metrics({"a": -1.0 * step}, step)
-        logger.log_metrics({"b": 1.0}, 7)
-        logger.save()
+        self._log(logger, *({"step": step, "a": -1.0 * step} for step in range(4, 7)), {"step": 7, "b": 1.0})
         return state
+
+    def _logged(self, save_dir: Path, *rows: dict[str, Any]) -> Logger:
+        logger = self.make_logger(save_dir)
+        self._log(logger, *rows)
+        return logger
+
+    def _log(self, logger: Logger, *rows: dict[str, Any]) -> None:
+        for row in rows:
+            logger.log_metrics({name: value for name, value in row.items() if name != "step"}, row["step"])
+        logger.save()
 
     def _check(self, logger: Logger, wanted: list[dict[str, Any]]) -> None:
         found = self.read_rows(logger)
+        if len(found) < len(wanted):
+            logger.finalize("success")
+            found = self.read_rows(logger)
         assert len(found) == len(wanted), f"{len(found)} rows, expected {len(wanted)}: {found[:10]}"
         for row, numbers in zip(found, wanted, strict=True):
-            assert set(row) == set(numbers)
-            for name, number in numbers.items():
-                self._check_value(name, row, number)
-
-    def _check_value(self, name: str, row: Mapping[str, float], wanted: float) -> None:
-        value = float(row[name])
-        same = math.isnan(value) if math.isnan(wanted) else math.isclose(value, wanted, rel_tol=self.exactness)
-        assert same, f"{name} is {value}, expected {wanted}"
+            values = {name: float(value) for name, value in row.items()}
+            assert values == pytest.approx(numbers, rel=self.exactness, abs=0.0, nan_ok=True)
 
 
 class _Drawing:

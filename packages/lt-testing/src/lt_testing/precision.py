@@ -69,29 +69,19 @@ class PrecisionKit(Kit):
         found = self._opened().convert_input(batch)
         assert found["x"].is_floating_point()
         assert found["x"].shape == (2, 3)
+        assert found["y"][0].dtype is torch.int64, "targets are no input"
         assert torch.equal(found["y"][0], torch.tensor([1, 2]))
         assert (found["y"][1], found["n"]) == ("name", 3)
 
     def test_gradients_are_of_their_true_size_after_unscale(self) -> None:
-        precision = self._opened()
-        layer = precision.convert_module(nn.Linear(3, 1))
-        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-        x = precision.convert_input(torch.ones(2, 3))
-        loss = precision.wrap_step(lambda: layer(x).float().sum() * _SMALL)()
-        precision.scale_loss(loss).backward()  # type: ignore[no-untyped-call]
-        precision.unscale(optimizer)
+        _, _, layer = self._with_gradients()
         bias = next(p for p in layer.parameters() if p.shape == (1,))
         assert bias.grad is not None
         torch.testing.assert_close(bias.grad.float() / _SMALL, torch.full((1,), 2.0), rtol=1e-2, atol=1e-2)
 
     def test_a_step_is_taken_and_its_answer_passed_on(self) -> None:
         for answer in (True, False):
-            precision = self._opened()
-            layer = precision.convert_module(nn.Linear(3, 1))
-            optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-            x = precision.convert_input(torch.ones(2, 3))
-            precision.scale_loss(layer(x).float().sum() * _SMALL).backward()  # type: ignore[no-untyped-call]
-            precision.unscale(optimizer)
+            precision, optimizer, _ = self._with_gradients()
             assert precision.step(optimizer, (lambda: True) if answer else (lambda: False)) is answer
 
     # ---- in a run ----------------------------------------------------------------------------------------------------
@@ -124,6 +114,16 @@ class PrecisionKit(Kit):
         precision = self.make_precision()
         precision.open(torch.device("cpu"))
         return precision
+
+    def _with_gradients(self) -> tuple[Precision, torch.optim.Optimizer, nn.Module]:
+        precision = self._opened()
+        layer = precision.convert_module(nn.Linear(3, 1))
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        x = precision.convert_input(torch.ones(2, 3))
+        loss = precision.wrap_step(lambda: layer(x).float().sum() * _SMALL)()
+        precision.scale_loss(loss).backward()  # type: ignore[no-untyped-call]
+        precision.unscale(optimizer)
+        return precision, optimizer, layer
 
     def _fit(self, folder: Path, *, epochs: int, plain: bool = False, ckpt_path: str | None = None, **more: Any) -> Any:
         plugin = Precision() if plain else self.make_precision()

@@ -11,9 +11,9 @@ The tests that train take the Trainer that is installed (lt-loops), and are skip
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import random
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -86,8 +86,11 @@ class ProfilerKit(Kit):
 
     def test_an_error_comes_out_and_measuring_goes_on(self, tmp_path: Path) -> None:
         profiler, error = self._started(tmp_path), ArithmeticError("on purpose")
-        for attempt in (self._fails_wrapped, self._fails_in_a_block):
-            assert _raised(partial(attempt, profiler, error)) is error
+        with pytest.raises(ArithmeticError) as caught:
+            profiler.wrap("training_step", partial(_fail, error))()
+        with pytest.raises(ArithmeticError) as again, profiler.profile("block"):
+            raise error
+        assert caught.value is again.value is error
         assert profiler.wrap("after", lambda: 7)() == 7
         profiler.stop()
 
@@ -95,7 +98,8 @@ class ProfilerKit(Kit):
         profiler, batches = self._started(tmp_path), iter([1, 2])
         get_batch = profiler.wrap("get_batch", batches.__next__)
         assert [get_batch(), get_batch()] == [1, 2]
-        assert isinstance(_raised(get_batch), StopIteration)
+        with pytest.raises(StopIteration):
+            get_batch()
         profiler.stop()
 
     def test_a_block_is_run_once(self, tmp_path: Path) -> None:
@@ -152,7 +156,8 @@ class ProfilerKit(Kit):
     def test_a_run_that_fails_has_its_report_too(self, tmp_path: Path) -> None:
         profiler = self._started(tmp_path)
         self._batches(profiler)
-        _raised(partial(self._fails_wrapped, profiler, ArithmeticError("on purpose")))
+        with contextlib.suppress(ArithmeticError):
+            profiler.wrap("training_step", partial(_fail, ArithmeticError("on purpose")))()
         profiler.stop()
         assert not self.names_all or "training_step" in profiler.summary()
 
@@ -201,10 +206,8 @@ class ProfilerKit(Kit):
         assert len(trainer.predict(module, kit_data())) == len(kit_data())
 
     def test_the_user_s_error_comes_out_of_a_run(self, tmp_path: Path) -> None:
-        trainer = self._trainer(tmp_path)
-        error = _raised(partial(trainer.fit, seeded(fails_at=3), kit_data()))
-        assert isinstance(error, ArithmeticError)
-        assert "on purpose" in str(error)
+        with pytest.raises(ArithmeticError, match="on purpose"):
+            self._trainer(tmp_path).fit(seeded(fails_at=3), kit_data())
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -232,25 +235,10 @@ class ProfilerKit(Kit):
             hook()
             profiler.step()
 
-    def _fails_wrapped(self, profiler: Profiler, error: Exception) -> None:
-        def fails() -> None:
-            raise error
-
-        profiler.wrap("training_step", fails)()
-
-    def _fails_in_a_block(self, profiler: Profiler, error: Exception) -> None:
-        with profiler.profile("block"):
-            raise error
-
     def _trainer(self, folder: Path, **arguments: Any) -> Any:
         given = {"profiler": self.make_profiler(folder), "max_epochs": 2, "devices": 1, "num_sanity_val_steps": 1}
         return installed_trainer(self)(**{**QUIET, "default_root_dir": folder, **given, **arguments})
 
 
-def _raised(call: Callable[[], Any]) -> BaseException | None:
-    """Return the error of a call; None where it raises nothing."""
-    try:
-        call()
-    except Exception as error:
-        return error
-    return None
+def _fail(error: Exception) -> None:
+    raise error

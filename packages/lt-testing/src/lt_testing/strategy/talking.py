@@ -13,12 +13,12 @@ from lt_testing.strategy.ranks import PATIENCE
 
 
 def _mine(bench: Bench) -> torch.Tensor:
-    return torch.tensor([[1.0, -2.0], [float(bench.rank), 0.5]]) * (bench.rank + 1)
+    return _all(bench)[bench.rank]
 
 
 def _all(bench: Bench) -> torch.Tensor:
-    whole = [torch.tensor([[1.0, -2.0], [float(rank), 0.5]]) * (rank + 1) for rank in range(bench.world_size)]
-    return torch.stack(whole)
+    parts = [torch.tensor([[1.0, -2.0], [float(rank), 0.5]]) * (rank + 1) for rank in range(bench.world_size)]
+    return torch.stack(parts)
 
 
 @check()
