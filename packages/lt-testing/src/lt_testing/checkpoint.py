@@ -18,6 +18,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -131,7 +132,8 @@ class CheckpointKit(Kit):
         tree, refused = {**_tree(), "large": torch.arange(5000.0)}, 0
         path = self._saved(tree, tmp_path / "a.ckpt")
         for part in range(16):
-            self.tamper(path, lambda whole, part=part: _flipped(whole, part))  # type: ignore[misc]
+            flip = partial(_flipped, part=part)
+            self.tamper(path, flip)
             try:
                 found = self.make_io().load_checkpoint(path)
             except CheckpointError:
@@ -140,7 +142,7 @@ class CheckpointKit(Kit):
                 refused += 1
             else:
                 assert_same(found, tree, "what a damaged checkpoint holds")
-            self.tamper(path, lambda whole, part=part: _flipped(whole, part))  # type: ignore[misc]
+            self.tamper(path, flip)
         assert refused, "tamper() changed nothing"
 
     def test_reading_runs_no_code_of_the_file(self, tmp_path: Path) -> None:

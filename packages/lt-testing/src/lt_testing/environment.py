@@ -151,7 +151,8 @@ class EnvironmentKit(Kit):
             assert not (dist.is_available() and dist.is_initialized())
 
     def test_it_can_be_pickled_and_does_not_change(self) -> None:
-        for found in (self.environment(), *map(self._found, self._places_of_all())):
+        places = [place for layout in self.layouts for place in _places(layout)]
+        for found in (self.environment(), *map(self._found, places)):
             assert pickle.loads(pickle.dumps(found)) == found
             with pytest.raises(AttributeError):  # @dataclass(frozen=True, kw_only=True)
                 found.rank = 7  # type: ignore[misc]
@@ -175,11 +176,7 @@ class EnvironmentKit(Kit):
         return self.layouts
 
     def _all_places(self) -> list[Environment]:
-        self._jobs()
-        return self._places_of_all()
-
-    def _places_of_all(self) -> list[Environment]:
-        return [place for layout in self.layouts for place in _places(layout)]
+        return [place for layout in self._jobs() for place in _places(layout)]
 
     def _set(self, place: Environment) -> None:
         for name in set(os.environ) - set(_KEPT):

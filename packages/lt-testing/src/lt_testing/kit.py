@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
+import pytest
 
 __all__ = ["Kit", "small_files"]
 
@@ -28,17 +25,13 @@ class Kit:
 
     def skip(self, why: str) -> None:
         """End a test here: it does not apply."""
-        import pytest
-
         pytest.skip(f"{type(self).__name__}: {why}")
 
 
 @contextmanager
 def small_files(size: int) -> Iterator[None]:
     """Let no file of this process grow beyond ``size`` bytes: what comes after them is an error of the system."""
-    if resource is None:
-        yield
-        return
+    resource: Any = pytest.importorskip("resource", reason="Windows sets no limit")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:

@@ -26,7 +26,7 @@ from lt_core.errors import RankError
 from lt_core.launcher import Launcher, RunResult
 from lt_core.strategy import Placement, Strategy
 
-__all__ = ["ENDINGS", "DeliberateError", "Ranks", "StubbornError", "is_running", "main", "placed", "read_facts"]
+__all__ = ["ENDINGS", "DeliberateError", "Ranks", "StubbornError", "left_of", "main", "placed", "read_facts"]
 
 ENDINGS = {
     "returns": "all ranks return",
@@ -164,7 +164,7 @@ def _outcome(scenario: str, folder: Path, strategy: Strategy, patience: float) -
     found["changed"] = [name for name in before if before[name] != after[name]]
     found["variables"] = sorted(dict(before["variables"].items() ^ after["variables"].items()))
     if isinstance(strategy.launcher, Launcher) and strategy.launcher.returns_results:
-        found["left"] = _left_of(folder, scenario, patience)
+        found["left"] = left_of(folder, scenario, patience)
     return found
 
 
@@ -184,7 +184,10 @@ def _described(result: RunResult) -> dict[str, Any]:
     return {"outputs": result.outputs, "status": result.status, "weight": numbers}
 
 
-def _left_of(folder: Path, scenario: str, patience: float) -> list[int]:
+# ---- for both sides --------------------------------------------------------------------------------------------------
+
+
+def left_of(folder: Path, scenario: str, patience: float) -> list[int]:
     """Return the ranks that still run in processes of their own, after a while in which they may end."""
     end = time.monotonic() + patience / 2
     while True:
@@ -193,9 +196,6 @@ def _left_of(folder: Path, scenario: str, patience: float) -> list[int]:
         if not left or time.monotonic() > end:
             return left
         time.sleep(0.05)
-
-
-# ---- for both sides --------------------------------------------------------------------------------------------------
 
 
 def read_facts(folder: Path, scenario: str) -> list[dict[str, Any]]:

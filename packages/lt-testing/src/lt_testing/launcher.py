@@ -32,7 +32,7 @@ from lt_core import plugins
 from lt_core.environment import Environment
 from lt_core.launcher import Launcher, RunResult
 from lt_testing.kit import Kit
-from lt_testing.launched import BIG, ENDINGS, DeliberateError, is_running, placed, read_facts
+from lt_testing.launched import BIG, ENDINGS, DeliberateError, left_of, placed, read_facts
 
 __all__ = ["LauncherKit"]
 
@@ -239,14 +239,20 @@ class _Jobs:
             for scenario in together:
                 path = self._folder / f"{scenario}.outcome"
                 if scenario == "is abandoned":
-                    found[scenario] = {"trouble": text} if text else {"left": self._left(scenario)}
+                    found[scenario] = (
+                        {"trouble": text} if text else {"left": left_of(self._folder, scenario, self._kit.patience)}
+                    )
                 elif not path.exists():
                     found[scenario] = {"trouble": text or self._output()}
                     break
                 else:
                     read = json.loads(path.read_text("utf-8"))
                     ranks = read_facts(self._folder, scenario)
-                    found[scenario] = {"left": self._left(scenario), "ranks": ranks, **read}
+                    found[scenario] = {
+                        "left": left_of(self._folder, scenario, self._kit.patience),
+                        "ranks": ranks,
+                        **read,
+                    }
             self._end_all()
         shutil.rmtree(self._folder, ignore_errors=True)
         return found
@@ -300,15 +306,6 @@ class _Jobs:
 
     def _all_there(self) -> bool:
         return len(read_facts(self._folder, "is abandoned")) == self._kit.world_size
-
-    def _left(self, scenario: str) -> list[int]:
-        """Return the ranks that still run some time after the script's end."""
-        end = time.monotonic() + self._kit.patience / 2
-        while True:
-            left = [fact["rank"] for fact in read_facts(self._folder, scenario) if is_running(fact["pid"])]
-            if not left or time.monotonic() > end:
-                return left
-            time.sleep(0.05)
 
     def _end_all(self) -> None:
         """Leave no process behind, once it has been seen which ones run on."""
