@@ -225,12 +225,10 @@ def test_which_gradients_there_are_is_said_on_the_cpu_so_that_no_device_is_waite
 def test_what_ranks_gather_crosses_by_the_cpu_and_not_to_the_gpu_of_the_sender_s_number(monkeypatch):
     brought, mine, strategy = [], torch.arange(3.0), DDP()
     strategy.place(Placement(accelerator=Cuda(), devices=(1,)))
-    strategy._group = SimpleNamespace(control=None)
     with monkeypatch.context() as on_gpu:
         on_gpu.setattr(torch.Tensor, "cpu", lambda tensor: brought.append(tensor.shape) or tensor)
         on_gpu.setattr(torch.Tensor, "device", property(lambda tensor: strategy.device), raising=False)
-        on_gpu.setattr(strategy, "_agree", lambda call: None)
-        on_gpu.setattr(torch.distributed, "all_gather_object", lambda found, value, group: found.__setitem__(0, value))
+        on_gpu.setattr(strategy, "_exchange", lambda call, given: [given])
         (found,) = strategy.gather_objects({"outputs": [[mine], [mine]]})
     assert brought == [mine.shape]
     assert torch.equal(found["outputs"][1][0], mine)

@@ -103,3 +103,56 @@ def test_ranks_that_make_different_calls_get_an_error_that_names_them(told):
     for rank in told:
         assert "rank 0: all_reduce mean" in rank["disagree"]
         assert "rank 1: barrier 'mine'" in rank["disagree"]
+
+
+SIZES = [0, 1, 700, 800, 2**16, 2**16 + 1, 3 * 2**20]
+"""Characters: of a message in which it fits beside the call, of one that goes by rank 0, of one that goes round."""
+
+
+def exchange(strategy):
+    """Return what this rank finds of each kind and size, as it should be and as it is."""
+    rank, found = strategy.rank, []
+    for size in SIZES:
+        words = [str(other) * size for other in range(3)]
+        found.append((words, strategy.gather_objects(words[rank])))
+        found.append((["a"] * 3, strategy.gather_objects("a")))
+        uneven = ["", words[1], "b"]
+        found.append((uneven, strategy.gather_objects(uneven[rank])))
+        found += [(words[src], strategy.broadcast(words[rank] if rank == src else object, src)) for src in range(3)]
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.bool, torch.uint8, torch.int64, torch.complex64):
+        for shape in ((), (0,), (3,), (2, 3), (40, 5)):
+            parts = [torch.full(shape, other + 1).to(dtype) for other in range(3)]
+            gathered = strategy.all_gather(parts[rank].T if len(shape) == 2 else parts[rank])
+            expected = torch.stack([part.T if len(shape) == 2 else part for part in parts])
+            found.append(((dtype, expected.tolist()), (gathered.dtype, gathered.tolist())))
+    tensors = [torch.arange(5.0) * other for other in range(3)]
+    found += [(tensors[src].tolist(), strategy.broadcast(tensors[rank], src).tolist()) for src in range(3)]
+    for op, expected in (("sum", 6.0), ("mean", 2.0), ("min", 1.0), ("max", 3.0)):
+        found.append((expected, strategy.all_reduce(torch.tensor(rank + 1.0), op).item()))
+    return found
+
+
+def test_three_ranks_hear_each_other_whatever_the_size_kind_and_source(ranks):
+    for found in ranks(exchange, 3):
+        for expected, given in found:
+            assert given == expected
+
+
+def disagree(strategy):
+    """Return what a rank is told of different calls: by their kind, their shape, or the end of a long name."""
+    said = []
+    for mine, other in [
+        (lambda: strategy.barrier("x" * 500 + "\N{SNOWMAN}"), lambda: strategy.barrier("x" * 500)),
+        (lambda: strategy.all_gather(torch.ones(2)), lambda: strategy.all_gather(torch.ones(3))),
+        (lambda: strategy.gather_objects("y" * 5000), lambda: strategy.broadcast("y" * 5000, src=1)),
+        (lambda: strategy.broadcast("z" * 5000), lambda: strategy.barrier("\N{SNOWMAN}" * 300)),
+    ]:
+        with pytest.raises(RankError) as caught:
+            mine() if strategy.rank == 2 else other()
+        said.append(caught.value.code)
+        strategy.barrier("and ranks can go on")
+    return said
+
+
+def test_three_ranks_that_make_different_calls_are_told_and_go_on(ranks):
+    assert ranks(disagree, 3) == [["LT709"] * 4] * 3

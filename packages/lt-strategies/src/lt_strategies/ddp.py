@@ -184,8 +184,7 @@ class DDP(Distributed):
         comm = self.ddp_comm_state
         if comm is None or isinstance(comm, ProcessGroup):
             return {}
-        save = getattr(comm, "state_dict", None)
-        return {"comm_kind": type(comm).__qualname__, "comm": save() if callable(save) else {}}
+        return {"comm_kind": type(comm).__qualname__, "comm": getattr(comm, "state_dict", dict)()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         load = getattr(self.ddp_comm_state, "load_state_dict", None)

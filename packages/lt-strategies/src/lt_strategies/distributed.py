@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import pickle
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -22,11 +22,12 @@ from lt_core.strategy import Capabilities, Strategy
 from lt_strategies import group
 from lt_strategies.group import Group
 
-__all__ = ["FINGERPRINT", "Distributed", "own_part"]
+__all__ = ["ROW", "Distributed", "own_part"]
 
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
-FINGERPRINT = 64
-"""Bytes by which ranks compare the calls that they are about to make."""
+ROW = 1024
+"""Bytes in which each rank says what it is about to call, and what it gives where that is at most :data:`_ROOM`."""
+_ROOM = 768
 
 
 class Distributed(Strategy):
@@ -102,50 +103,42 @@ class Distributed(Strategy):
         has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=device)
         # ranks may have used different parameters, and all must exchange the same ones: a rank without gives zeros
         dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX, group=talking)
-        used = [p for p, has in zip(chosen, has_gradient.tolist(), strict=True) if has]
-        for param in used:
-            if param.grad is None:
+        for param, has in zip(chosen, has_gradient.tolist(), strict=True):
+            if has and param.grad is None:
                 param.grad = torch.zeros_like(param)
-        for bucket in buckets([own_part(p.grad) for p in used if p.grad is not None]):
-            # divided before the sum, as DDP does, so that the sum of many ranks does not overflow in 16 bits
-            flat = torch.cat([gradient.reshape(-1) for gradient in bucket]).div_(dist.get_world_size(ranks))
-            dist.all_reduce(flat, group=ranks)
-            for gradient, part in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
-                gradient.copy_(part.view_as(gradient))
+        size, gradients = dist.get_world_size(ranks), [own_part(p.grad) for p in chosen if p.grad is not None]
+        # divided before the sum, as DDP does, so that the sum of many ranks does not overflow in 16 bits
+        _as_buckets(gradients, lambda flat: dist.all_reduce(flat.div_(size), group=ranks))
 
     # ---- talk --------------------------------------------------------------------------------------------------------
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
         if op not in _OPS:
             raise ConfigError(f"all_reduce(op={op!r}): expected one of {', '.join(_OPS)}.", code="LT707")
-        self._agree(f"all_reduce {op} {_said(tensor)}")
+        self._exchange(f"all_reduce {op} {tensor.dtype} {tuple(tensor.shape)} on {tensor.device.type}")
         reduced = tensor.detach().clone().contiguous()
         dist.all_reduce(reduced, op=_OPS[op], group=self._talk_group(reduced))
         return reduced / self.world_size if op == "mean" else reduced
 
     def all_gather(self, tensor: Tensor) -> Tensor:
-        self._agree(f"all_gather {_said(tensor)}")
         mine = tensor.detach().contiguous()
+        call = f"all_gather {tensor.dtype} {tuple(tensor.shape)} on {tensor.device.type}"
+        if mine.device.type == "cpu" and 0 < mine.nbytes <= _ROOM:
+            content = self._exchange(call, bytes(mine.view(-1).view(torch.uint8).tolist()))
+            return torch.frombuffer(bytearray().join(content), dtype=mine.dtype).view(-1, *mine.shape)
+        self._exchange(call)
         gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
         dist.all_gather(gathered, mine, group=self._talk_group(mine))
         return torch.stack(gathered)
 
     def gather_objects(self, value: Any) -> list[Any]:
-        self._agree("gather_objects")
-        found: list[Any] = [None] * self.world_size
-        if self.device.type == "cpu":
-            dist.all_gather_object(found, value, group=self.group.control)
-            return found
-        dist.all_gather_object(found, _packed(value), group=self.group.control)
-        return [pickle.loads(packed) for packed in found]
+        return [pickle.loads(packed) for packed in self._exchange("gather_objects", _packed(value))]
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
-        self._agree(f"broadcast from rank {src}")
         is_tensor = isinstance(value, Tensor)
-        box = [(is_tensor, _form(value) if is_tensor else value)] if self.rank == src else [None]
-        dist.broadcast_object_list(box, src=src, group=self.group.control)
-        assert box[0] is not None
-        is_tensor, content = box[0]
+        form = (value.dtype, value.shape, value.device.type == "cpu") if is_tensor else value
+        mine = _packed((is_tensor, form)) if self.rank == src else b""
+        is_tensor, content = pickle.loads(self._exchange(f"broadcast from rank {src}", mine, src)[src])
         if not is_tensor:
             return value if self.rank == src else content
         dtype, shape, on_cpu = content
@@ -155,7 +148,7 @@ class Distributed(Strategy):
         return here
 
     def barrier(self, name: str = "") -> None:
-        self._agree(f"barrier {name!r}")
+        self._exchange(f"barrier {name!a}")
 
     def background_group(self) -> dist.ProcessGroup:
         return self.group.background(self.timeout)
@@ -188,20 +181,20 @@ class Distributed(Strategy):
         """Return the control group (gloo) for CPU tensors, None (the job's group) for device tensors."""
         return self.group.control if tensor.device.type == "cpu" else None
 
-    def _agree(self, call: str) -> None:
-        """Check that all ranks are about to make the same call: a difference would be a hang or wrong numbers."""
-        text = call.encode()[: FINGERPRINT - 1].ljust(FINGERPRINT, b"\0")
-        mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        # of the whole call: longer ones may agree in all bytes that fit
-        mine[-1] = hashlib.blake2b(call.encode(), digest_size=1).digest()[0]
-        found = [torch.empty_like(mine) for _ in range(self.world_size)]
+    def _exchange(self, call: str, mine: bytes = b"", src: int | None = None) -> Sequence[Any]:
+        """Return what each rank gives, or ``src`` alone, when all make the same call: else all would wait for ever.
+
+        Raises:
+            RankError: names the call of each rank.
+        """
+        # with a checksum of the whole call: longer ones may agree in all characters that fit
+        row = pickle.dumps((call[:160], zlib.crc32(call.encode()), len(mine), mine[:_ROOM])).ljust(ROW)
         try:
-            dist.all_gather(found, mine, group=self.group.control)
+            calls, sums, sizes, found = zip(*map(pickle.loads, self.group.gather(row)), strict=True)
         except RuntimeError as error:
             error.add_note(f"(rank {self.rank} of {self.world_size} was in {call})")
             raise
-        if any(not torch.equal(other, mine) for other in found):
-            calls = [bytes(other[:-1].tolist()).rstrip(b"\0").decode(errors="replace") for other in found]
+        if len(set(sums)) > 1:
             made = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(calls))
             raise RankError(
                 f"The ranks make different calls. {made}. All must make the same ones. In a step of validation, test "
@@ -209,6 +202,13 @@ class Distributed(Strategy):
                 "samples in one. Gather at the epoch's end.",
                 code="LT709",
             )
+        if (longest := max(sizes)) <= _ROOM:
+            return found
+        if src is None:
+            return list(self.group.gather(mine.ljust(ROW + longest)))
+        box = torch.frombuffer(bytearray(mine or longest), dtype=torch.uint8)
+        dist.broadcast(box, src=src, group=self.group.control)
+        return [box.numpy()] * self.world_size
 
     def convert_sync_batchnorm(self, module: nn.Module) -> nn.Module:
         """Return the module with batch norm over all ranks, where that was asked for."""
@@ -230,12 +230,7 @@ class Distributed(Strategy):
 
     def broadcast_tensors(self, tensors: Iterable[Tensor], ranks: dist.ProcessGroup | None = None) -> None:
         """Give all of ``ranks`` the values that the first of them has, in place."""
-        with torch.no_grad():
-            for bucket in buckets(tensors):
-                flat = torch.cat([tensor.detach().reshape(-1) for tensor in bucket])
-                dist.broadcast(flat, group=ranks or self._talk_group(flat), group_src=0)
-                for tensor, part in zip(bucket, torch.split(flat, [t.numel() for t in bucket]), strict=True):
-                    tensor.detach().copy_(part.view_as(tensor))
+        _as_buckets(tensors, lambda flat: dist.broadcast(flat, group=ranks or self._talk_group(flat), group_src=0))
 
     def check_same_parameters(self, module: nn.Module) -> None:
         """Raise where the ranks have built different modules.
@@ -244,16 +239,15 @@ class Distributed(Strategy):
             RankError: names the first parameter that differs, and the ranks.
         """
         mine = [f"{name} {tuple(p.shape)} {p.dtype} {p.requires_grad}" for name, p in module.named_parameters()]
-        digest = hashlib.blake2b("\n".join(mine).encode()).hexdigest()
-        if len(set(self.gather_objects(digest))) == 1:
+        if len(set(self.gather_objects(zlib.crc32(repr(mine).encode())))) == 1:
             return
         # only now: the lists of a large model are long, and the digests nearly always agree
         everyone = self.gather_objects(mine)
         for rank, other in enumerate(everyone):
             if other != everyone[0]:
-                pairs = [(a, b) for a, b in zip(everyone[0], other, strict=False) if a != b]
+                pairs = zip(everyone[0], other, strict=False)
                 counts = f"{len(everyone[0])} parameters against {len(other)}"
-                first = f"{pairs[0][0]!r} against {pairs[0][1]!r}" if pairs else counts
+                first = next((f"{a!r} against {b!r}" for a, b in pairs if a != b), counts)
                 raise RankError(
                     f"Ranks 0 and {rank} have different parameters (name, shape, dtype, requires_grad): {first}. Build "
                     "the same module on every rank; seeds may differ, the structure may not.",
@@ -280,14 +274,6 @@ def own_part(tensor: Tensor) -> Tensor:
     return part
 
 
-def _form(tensor: Tensor) -> tuple[torch.dtype, torch.Size, bool]:
-    return tensor.dtype, tensor.shape, tensor.device.type == "cpu"
-
-
-def _said(tensor: Tensor) -> str:
-    return f"{tensor.dtype} {tuple(tensor.shape)} on {tensor.device.type}"
-
-
 def _watched(fn: Callable[..., RunResult], strategy: Ranks, *args: Any) -> RunResult:
     """Let a rank watch itself where its launcher, of another package, does not."""
     if strategy.world_size == 1 or strategy.supervisor is not Ranks.supervisor:
@@ -297,15 +283,23 @@ def _watched(fn: Callable[..., RunResult], strategy: Ranks, *args: Any) -> RunRe
     return run_here(fn, args, strategy)
 
 
+@torch.no_grad()
+def _as_buckets(tensors: Iterable[Tensor], talk: Callable[[Tensor], object]) -> None:
+    for bucket in buckets(tensors):
+        talk(flat := torch.cat([tensor.detach().reshape(-1) for tensor in bucket]))
+        for tensor, part in zip(bucket, torch.split(flat, [t.numel() for t in bucket]), strict=True):
+            tensor.detach().copy_(part.view_as(tensor))
+
+
 def buckets(tensors: Iterable[Tensor], size: int = 25 * 2**20) -> list[list[Tensor]]:
     """Return the tensors in groups of one dtype and device, each of about ``size`` bytes."""
     done: list[list[Tensor]] = []
-    filling: dict[tuple[torch.dtype, torch.device], tuple[list[Tensor], int]] = {}
+    filling: dict[Any, tuple[list[Tensor], int]] = {}
     for tensor in tensors:
         kind = (tensor.dtype, tensor.device)
         bucket, held = filling.get(kind, ([], 0))
         bucket.append(tensor)
-        held += tensor.numel() * tensor.element_size()
+        held += tensor.nbytes
         filling[kind] = (bucket, held)
         if held >= size:
             done.append(filling.pop(kind)[0])

@@ -324,10 +324,9 @@ def _tasks_here(world_size: int, nodes: int) -> int:
 
 def _lsf_hosts() -> list[str]:
     """Return the hosts of an LSF job's tasks, without the launch node."""
-    path = os.environ.get("LSB_DJOB_RANKFILE")
-    if path is None or not Path(path).exists():
-        return os.environ.get("LSB_HOSTS", "").split()[1:]
-    return Path(path).read_text("utf-8").split()[1:]
+    path = Path(os.environ.get("LSB_DJOB_RANKFILE", ""))
+    listed = path.read_text("utf-8") if path.is_file() else os.environ.get("LSB_HOSTS", "")
+    return listed.split()[1:]
 
 
 def _address(guess: str) -> str:

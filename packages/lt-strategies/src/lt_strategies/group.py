@@ -46,7 +46,10 @@ class Group:
         store: key-value store of the whole job; keys of lt are below ``lt/``.
         control: a separate group on gloo for everything but gradients, so that a rank that makes another call
             than the others never mixes its bytes into their gradients.
+        ring_above: bytes of each rank that :meth:`gather` sends by way of rank 0, at most.
     """
+
+    ring_above = 2**16
 
     def __init__(self, rank: int, world_size: int, store: Store, control: ProcessGroup) -> None:
         self.rank, self.world_size, self.store, self.process = rank, world_size, store, os.getpid()
@@ -79,6 +82,20 @@ class Group:
     def control(self) -> ProcessGroup:
         assert self._control is not None, "this process has left the group"
         return self._control
+
+    def gather(self, mine: bytes) -> Any:
+        """Return ``mine`` of each rank, all of one size, as rows of an array.
+
+        Few bytes go by way of rank 0: gloo's ring takes n - 1 delays of the network one after the other.
+        """
+        own = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
+        table = own.repeat(self.world_size, 1)
+        if len(mine) > self.ring_above:
+            dist.all_gather(list(table), own, group=self.control)
+        else:
+            dist.gather(own, list(table) if self.rank == 0 else None, dst=0, group=self.control)
+            dist.broadcast(table, src=0, group=self.control)
+        return table.numpy()
 
     def on_leave(self, owner: T, release: Callable[[T], object]) -> None:
         """Call ``release(owner)`` before the group is destroyed, to drop the owner's references to torch's group.
@@ -178,6 +195,7 @@ def fake_group(rank: int, world_size: int, store: Store) -> Iterator[None]:
     hook = sys.excepthook  # torch has each group name its rank, and the next one again
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
     mine = _group = Group(rank, world_size, PrefixStore("lt", store), dist.new_group(backend="fake"))
+    mine.ring_above = 0  # there is no rank 0 to go by
     try:
         yield
     finally:
@@ -211,10 +229,11 @@ def _make(environment: Environment, world_size: int, backend: str, timeout: time
 
 def _adopt(timeout: timedelta) -> Group:
     control = dist.new_group(backend="gloo", timeout=timeout, group_desc="lt control")
-    name = torch.frombuffer(bytearray(uuid.uuid4().bytes), dtype=torch.uint8)
-    dist.broadcast(name, src=0, group=control)  # the user's store may hold keys of a failed attempt
-    store = PrefixStore(bytes(name.tolist()).hex(), dist.distributed_c10d._get_default_store())
-    return Group(dist.get_rank(), dist.get_world_size(), PrefixStore("lt", store), control)
+    theirs = dist.distributed_c10d._get_default_store()
+    mine = Group(dist.get_rank(), dist.get_world_size(), theirs, control)
+    name = mine.gather(uuid.uuid4().bytes)[0].tobytes().hex()  # the user's store may hold keys of a failed attempt
+    mine.store = PrefixStore("lt", PrefixStore(name, theirs))
+    return mine
 
 
 def _store(environment: Environment, world_size: int, timeout: timedelta) -> Store:

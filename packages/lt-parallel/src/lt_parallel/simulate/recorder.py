@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections import Counter
 from collections.abc import Collection
@@ -19,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lt_core.errors import ConfigError
-from lt_strategies.distributed import FINGERPRINT
+from lt_strategies.distributed import ROW
 
 _SENT = {"broadcast_": 0, "allreduce_": 0, "reduce_": 0, "allgather_": 1, "_allgather_base_": 1}
 _SENT |= {"_reduce_scatter_base_": 1, "reduce_scatter_": 1, "send": 0, "recv_": 0}
@@ -94,6 +95,9 @@ class Recorder(TorchDispatchMode):
         name = func._schema.name.partition("::")[2]
         if name == "broadcast_":
             self._deliver(args[0], int(args[2]), *found)
+        if name == "allgather_" and (said := _announced(args[1][0])).startswith("broadcast from rank "):
+            source = int(said.rpartition(" ")[2])
+            self._deliver([args[0][0][source]], source, *found)
         if name in ("send", "recv_"):
             self._hand_over(args[0], name, *found, self.calls[-1].peer)
         if name in ("scatter_", "alltoall_", "alltoall_base_"):
@@ -198,9 +202,13 @@ def _operation() -> str:
 
 def _form(tensor: Tensor) -> str:
     if tensor.dtype == torch.uint8:  # an object's bytes, whose number may differ; or a strategy's announced call
-        named = tensor.dim() == 1 and tensor.numel() == FINGERPRINT
-        return repr(bytes(tensor[:-1].tolist()).rstrip(b"\0").decode(errors="replace")) if named else "an object"
+        return repr(said) if (said := _announced(tensor)) else "an object"
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+def _announced(tensor: Tensor) -> str:
+    """Return the call that a strategy announces by this row; empty for other tensors."""
+    return str(pickle.loads(bytes(tensor.tolist()))[0]) if tensor.shape == (ROW,) else ""
 
 
 def _place() -> str:

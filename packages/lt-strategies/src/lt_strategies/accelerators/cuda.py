@@ -92,12 +92,13 @@ class Cuda(Accelerator):
     def stats(self, device: torch.device) -> dict[str, float]:
         """Return memory of torch's allocator in bytes and, with ``nvidia-ml-py``, load, temperature and power."""
         memory = torch.cuda.memory_stats(device)
-        found = {
-            "memory_allocated_bytes": float(memory.get("allocated_bytes.all.current", 0)),
-            "memory_allocated_peak_bytes": float(memory.get("allocated_bytes.all.peak", 0)),
-            "memory_reserved_bytes": float(memory.get("reserved_bytes.all.current", 0)),
-            "alloc_retries": float(memory.get("num_alloc_retries", 0)),
+        counters = {
+            "memory_allocated_bytes": "allocated_bytes.all.current",
+            "memory_allocated_peak_bytes": "allocated_bytes.all.peak",
+            "memory_reserved_bytes": "reserved_bytes.all.current",
+            "alloc_retries": "num_alloc_retries",
         }
+        found = {name: float(memory.get(counter, 0)) for name, counter in counters.items()}
         readings = (
             ("utilization_percent", torch.cuda.utilization),
             ("temperature_celsius", torch.cuda.temperature),

@@ -175,12 +175,8 @@ class XLAProcesses(XLA):
         gathered = self.all_gather(tensor)
         if op == "mean":
             return gathered.double().mean(0).to(tensor.dtype if tensor.is_floating_point() else torch.float32)
-        reduce: dict[str, Callable[[Tensor], Tensor]] = {
-            "sum": lambda values: values.sum(0),
-            "min": lambda values: values.amin(0),
-            "max": lambda values: values.amax(0),
-        }
-        return reduce[op](gathered)
+        reduced: Tensor = getattr(gathered, {"sum": "sum", "min": "amin", "max": "amax"}[op])(0)
+        return reduced
 
     def all_gather(self, tensor: Tensor) -> Tensor:
         return torch.stack([value.to(tensor.device) for value in self.gather_objects(tensor.detach().cpu())])
