@@ -107,8 +107,8 @@ def test_under_the_plain_name_the_epochs_value_stays_when_the_run_is_over(ranks)
 def test_ranks_exchange_once_for_a_due_step_and_a_few_times_for_an_epoch_whatever_the_number_of_keys(ranks):
     steps = -(-logs.SAMPLES // (logs.BATCH * len(ranks)))
     for rank in ranks:
-        # the epoch's values of training are looked at before the hooks of its end, between them and after, those of
-        # validation before and after; at the end of the run, after each of its hooks, ranks agree on a late signal
+        # the epoch's values of training are looked at before the hooks of its end and after each group of them, those
+        # of validation alike; at the end of the run, after each of its hooks, ranks agree on a late signal
         assert rank["exchanges"] <= steps + 3 + 2 + 4
 
 

@@ -146,12 +146,17 @@ def test_a_step_makes_no_number_that_apple_s_gpus_lack(kind, strategy, trainer, 
         fit(kind, 1, strategy, trainer, monkeypatch)
 
 
+def no_values(recorder, group, *asked):
+    recorder.answers = [False] * len(asked)
+    return {}
+
+
 def fit(kind, window, strategy, trainer, monkeypatch):
     if strategy != "single":
         pytest.importorskip("lt_data")  # shards data over ranks
     for between_steps in ("look", "check_epoch"):  # where a row is due, and at an epoch's end, values are read
         monkeypatch.setattr(LossWatch, between_steps, lambda watch, *args, **named: None)
-    monkeypatch.setattr(RunRecorder, "epoch_values", lambda recorder, *args: {})
+    monkeypatch.setattr(RunRecorder, "epoch_values", no_values)
     data = DataLoader(TensorDataset(torch.randn(12, 4)), batch_size=2)
     clip = {} if kind == "manual" else {"gradient_clip_val": 0.5}
     run = trainer(accelerator=Meta(), strategy=strategy, accumulate_grad_batches=window, **clip)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from lt_core.errors import LogError, did_you_mean, nearest_name, warn
@@ -101,7 +100,4 @@ def loss_of(outputs: Any) -> Tensor | None:
 
 def on_any_rank(trainer: TrainerAPI, decision: bool) -> bool:
     """Return whether ``decision`` is True on any rank; all ranks call this."""
-    if trainer.world_size == 1:
-        return decision
-    device = trainer.strategy.device
-    return bool(trainer.strategy.all_reduce(torch.tensor(float(decision), device=device), "max") > 0)
+    return any(trainer.strategy.gather_objects(bool(decision)))

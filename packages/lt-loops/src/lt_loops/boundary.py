@@ -154,16 +154,20 @@ def after_epoch(run: Run) -> None:
     if run.stopping.leaving:  # the epoch is not over: a resume goes on in it, and ends it
         run.training.settle()
         return
-    run.losses.check_epoch(only_warns=run.job.policy.epochs_without_loss)
     run.saves.hear()
-    position, recorder = run.position, run.recorder
-    # three times: each group of hooks reads values that the one before it has logged, by which the ranks may differ
-    values = recorder.epoch_values("train")
+    position, recorder, hooks = run.position, run.recorder, run.hooks
+    # again after each group of hooks that any rank has: the next one reads what it has logged, on some ranks perhaps
+    values = recorder.epoch_values("train", run.losses.had_loss, hooks["on_train_epoch_end"], hooks.monitors())
+    had_loss, has_hooks, has_monitors = recorder.answers
+    run.losses.check_epoch(had_loss, only_warns=run.job.policy.epochs_without_loss)
     run.call("on_train_epoch_end", phase="train_epoch_end")
-    values.update(recorder.epoch_values("train"))
-    for hook in run.hooks.monitors():
+    if has_hooks:
+        values.update(recorder.epoch_values("train", hooks.monitors()))
+        (has_monitors,) = recorder.answers
+    for hook in hooks.monitors():
         hook()
-    values.update(recorder.epoch_values("train"))
+    if has_monitors:
+        values.update(recorder.epoch_values("train"))
     run.log.send(values)
     if position.exhausted:
         recorder.reset("train")

@@ -85,9 +85,9 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         if not gathers and (sums := recorder.sums_of(group)) is not None:
             run.evaluation.keep_partial(done, feeds, sums)
         # before the hook, which reads callback_metrics, and again after it for its own values
-        values = recorder.epoch_values(group) if complete else {}
+        values = recorder.epoch_values(group, run.hooks[f"on_{word}_epoch_end"]) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
-        if complete:
+        if complete and any(recorder.answers):
             values.update(recorder.epoch_values(group))
         if complete and run.phase != "sanity_check":
             run.log.send(values)

@@ -62,6 +62,7 @@ class RunRecorder(Recorder):
     _feed: Feed | None = None
     _by_sampler: bool | None = None
     _warned_of_shared = False
+    answers: Sequence[bool] = ()
     _unmute: Callable[[], Any] | None = None
 
     def __init__(self, policy: Policy = Policy()) -> None:
@@ -186,13 +187,15 @@ class RunRecorder(Recorder):
         """Return the names of training's step values that are for the loggers."""
         return [slot.step_name for slot in self._of("train") if slot.on_step and slot.to_logger]
 
-    def epoch_values(self, group: str) -> StateDict:
+    def epoch_values(self, group: str, *asked: object) -> StateDict:
         """Return for the loggers the values with ``on_epoch`` of ``group``, and publish them to callbacks and bar.
 
         Slots that an earlier call of the same epoch has closed are left as they are, so that it can be called before
-        and after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one exchange.
+        and after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one exchange, which also
+        tells in :attr:`answers` what is true on any of them of ``asked``.
         """
         self.publish_steps(group)
+        self.answers = [bool(one) for one in asked]
         if self.gather is not None:
             self._close_together(group, self.gather)
         slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.published]
@@ -232,11 +235,12 @@ class RunRecorder(Recorder):
         }
         steps = (slot for slot in self._of(group) if slot.on_step and slot.given.sync_dist and slot.last is not None)
         shared = [slot for slot in steps if not slot.published]  # else the epoch's value stands under the plain name
-        both = gather((sums, {slot.key: as_number(slot.last_value()) for slot in shared}))
-        everyone = [epoch for epoch, _ in both]
+        found = gather((sums, {slot.key: as_number(slot.last_value()) for slot in shared}, self.answers))
+        everyone, last, answers = map(list, zip(*found, strict=True))
+        self.answers = list(map(any, zip(*answers, strict=True)))
         _demand(everyone, {key for part in everyone for key, packed in part.items() if packed["required"]})
         for slot in shared:
-            self.publish_step(slot, slot.reduce_plain(_of_key(slot.key, [step for _, step in both])))
+            self.publish_step(slot, slot.reduce_plain(_of_key(slot.key, last)))
         for key in sorted({key for part in everyone for key in part}, key=str):
             parts = _of_key(key, everyone)
             (open_slots.get(key) or self._absent(key, parts[0])).close(parts)

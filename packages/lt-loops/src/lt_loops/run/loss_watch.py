@@ -90,20 +90,22 @@ class LossWatch(Owner):
                 self._no_loss_in(f"the first {_FIRST_BATCHES} batches"), code="LT225", about=self._module.training_step
             )
 
-    def check_epoch(self, *, only_warns: bool) -> None:
+    @property
+    def had_loss(self) -> bool:
+        """Whether a batch of this epoch had a loss on this rank, or may yet have one."""
+        position = self._position
+        return not position.exhausted or self._missing != position.batch or not position.batch
+
+    def check_epoch(self, had_loss: bool, *, only_warns: bool) -> None:
         """Refuse an epoch in which no batch on any rank had a loss, or only warn of it: nothing was trained.
 
         Raises:
             HookError: unless the module says that it is meant.
         """
-        position, strategy = self._position, self._strategy
+        position = self._position
         if not self._training.trains_on_returned_loss:
             self._check_steps()
             return
-        had_loss = not position.exhausted or self._missing != position.batch or not position.batch
-        if strategy.world_size > 1:
-            mine = torch.tensor(float(had_loss), device=strategy.device)
-            had_loss = bool(strategy.all_reduce(mine, "sum").item())
         if had_loss:
             return
         message = self._no_loss_in(f"any of the {position.batch} batches of epoch {position.epoch}")

@@ -158,8 +158,6 @@ class Saves(Owner):
                 self._io.teardown()
         self._is_on_disk(path, contents, self._position.batches)
         self.say_unsaved(f"{path} was", tree.get("gaps", {}))
-        if self.together:
-            self._strategy.barrier("save_checkpoint")
         return failed
 
     def hear(self) -> None:
