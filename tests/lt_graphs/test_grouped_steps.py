@@ -5,6 +5,7 @@ import torch
 
 from lt_core import Callback, Logger
 from lt_core.errors import ConfigError
+from lt_core.strategy import SingleDevice
 from lt_graphs import GraphSteps
 
 
@@ -77,6 +78,27 @@ def test_weights_and_logged_values_are_those_of_single_steps(fit, same, stand_in
     assert by_hand.global_step == grouped.global_step == 90
     assert stand_in.captures == 4  # one step and a group, and again with the second epoch's learning rate
     assert stand_in.steps[4] == 17  # what is left before a row of the log, and each epoch's end, runs singly
+
+
+class Own(SingleDevice):
+    """A strategy that brings its own step."""
+
+    def __init__(self, step):
+        self.step = step
+
+
+@pytest.mark.parametrize("step, groups", [(GraphSteps(4), 17), (GraphSteps(), 0), ("graphs", 0)])
+def test_a_strategys_own_step_groups_as_many_as_the_trainers_would(step, groups, fit, same, stand_in):
+    (plain, by_hand), (quick, grouped) = fit(), fit(strategy=Own(step))
+    same(plain, quick)
+    assert by_hand.logger.rows == grouped.logger.rows
+    assert by_hand.global_step == grouped.global_step == 90
+    assert stand_in.steps[4] == groups
+
+
+def test_a_strategys_own_step_refuses_what_it_would_not_stop_for(fit):
+    with pytest.raises(ConfigError, match="steps_per_execution=4 does not stop for"):
+        fit(strategy=Own(GraphSteps(4)), callbacks=[Every(1)])
 
 
 def test_a_callback_sees_the_steps_that_it_needs(fit):

@@ -75,7 +75,7 @@ class GraphSteps(Step):
         yield from _reasons(handle)
         for what in _captures_inside(handle.module, handle.settings.compile):
             yield f"{what} captures graphs by itself; take another mode"
-        if (size := handle.settings.steps_per_execution) > 1:
+        if (size := self._size(handle)) > 1:
             yield from _reasons_for_single_steps(size, handle)
 
     def refusal(self, asked: str, reasons: Sequence[str]) -> ConfigError:
@@ -92,7 +92,10 @@ class GraphSteps(Step):
 
     def begin(self, handle: StepHandle) -> RunningStep:
         """Begin a run, without any graph."""
-        return GraphedStep(handle)
+        return GraphedStep(handle, self._size(handle))
+
+    def _size(self, handle: StepHandle) -> int:
+        return max(self.steps_per_execution, handle.settings.steps_per_execution)  # the latter by cuda_graphs=8
 
 
 def _reasons(handle: StepHandle) -> Iterator[str]:
@@ -163,9 +166,9 @@ class GraphedStep(RunningStep):
     step sees is the captured batch's.
     """
 
-    def __init__(self, handle: StepHandle) -> None:
+    def __init__(self, handle: StepHandle, size: int) -> None:
         super().__init__(handle)
-        self.size = handle.settings.steps_per_execution
+        self.size = size
         device = handle.strategy.device
         self._device: Graphs = handle.strategy.placement.accelerator.graphs(device)  # type: ignore[attr-defined]
         self._hook_batches = [cb.batch_hooks_every for cb in handle.callbacks if cb.batch_hooks_every > 1]

@@ -70,7 +70,8 @@ class Run:
         self.module, self.strategy, self.loaders = job.module, job.strategy, job.loaders
         self.precision, self.callbacks, self.loggers = job.parts.precision, job.parts.callbacks, job.parts.loggers
         self.position = Position()
-        group = max(job.settings.steps_per_execution, self.strategy.capabilities.steps_per_execution)
+        own = getattr(getattr(self.strategy, "step", None), "steps_per_execution", 1)
+        group = max(job.settings.steps_per_execution, self.strategy.capabilities.steps_per_execution, own)
         self.agenda = Agenda(self.position, group, full=job.policy.full_windows)
         self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
         self._context = context = Context(job, self.position, self.agenda, self.recorder)
