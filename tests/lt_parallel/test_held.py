@@ -1,12 +1,14 @@
 """What each rank holds whole of a sharded model between forward, backward and step; hooks of sharded parameters."""
 
 import weakref
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
+from torch.amp.grad_scaler import GradScaler
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -15,7 +17,7 @@ from lt_core.errors import ConfigError
 from lt_core.precision import Precision
 from lt_parallel import FSDP, ModelParallel
 from lt_parallel.kinds import step_by_kind
-from lt_strategies import DDP, Mixed, ScaledMixed
+from lt_strategies import DDP, Mixed, ScaledMixed, TruePrecision
 
 pytestmark = pytest.mark.fsdp
 
@@ -23,11 +25,12 @@ WIDTH, ROWS = 24, 5
 
 
 class Alive(TorchDispatchMode):
-    """Notes the tensors that operations return and whether they still live."""
+    """Notes the tensors that operations return and whether they still live; views of the module's own are none."""
 
-    def __init__(self):
+    def __init__(self, module):
         super().__init__()
         self.made = []
+        self.own = {p.untyped_storage().data_ptr() for p in module.parameters() if not isinstance(p, DTensor)}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
@@ -38,11 +41,14 @@ class Alive(TorchDispatchMode):
         """Return the bytes of living tensors of these shapes, transposed ones too."""
         found = [t for ref in self.made if (t := ref()) is not None and not isinstance(t, DTensor)]
         whole = [t for t in found if tuple(t.shape) in shapes or tuple(t.shape[::-1]) in shapes]
-        return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in whole}.values())
+        memory = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in whole}
+        return sum(size for place, size in memory.items() if place not in self.own)
 
 
 class Net(nn.Module):
     """Blocks with a norm that keeps statistics, timesteps as floats, and a loss with float targets."""
+
+    given = torch.float32  # type of the batch
 
     def __init__(self, norm=nn.BatchNorm1d):
         super().__init__()
@@ -56,7 +62,7 @@ class Net(nn.Module):
 
     def training_step(self, batch):
         x, times, wanted = batch
-        assert times.dtype == wanted.dtype == x.dtype == torch.float32
+        assert times.dtype == wanted.dtype == x.dtype == self.given
         for block in self.blocks:
             x = x + block(x) * times.unsqueeze(1)
         self.scores = self.head(x).dtype
@@ -71,6 +77,7 @@ def batch_of(index, rank):
 def trained(strategy, precision, window=2, module=None, steps=2):
     """Train; bytes of whole weights and gradients after each forward and backward, types, and the weights."""
     module = Net() if module is None else module
+    module.given = precision.convert_input(torch.ones(())).dtype
     shapes = {tuple(p.shape) for p in module.parameters() if p.dim() == 2}
     module, (optimizer,) = strategy.setup(
         module, lambda: [torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)], precision
@@ -80,34 +87,87 @@ def trained(strategy, precision, window=2, module=None, steps=2):
     for number in range(steps):
         optimizer.zero_grad()
         for micro in range(window):
-            with Alive() as alive, strategy.accumulating(module, micro + 1 == window):
-                loss = step(batch_of(number * window + micro, strategy.data_shard.index))
+            with Alive(module) as alive, strategy.accumulating(module, micro + 1 == window):
+                batch = batch_of(number * window + micro, strategy.data_shard.index)
+                loss = step(tuple(map(precision.convert_input, batch)))
                 after_forward = alive.bytes(shapes)
                 strategy.backward(loss / window)
                 held.append((after_forward, alive.bytes(shapes)))
         strategy.optimizer_step(optimizer)
-    return held[2:], (loss.dtype, module.scores), strategy.full_module_state(module)
+    return held[-window:], (loss.dtype, module.scores), strategy.full_module_state(module)
 
 
 WAYS = {
-    "32": lambda: (FSDP(), Precision()),
-    "bf16-mixed": lambda: (FSDP(), Mixed()),
-    "16-mixed": lambda: (FSDP(), Mixed(torch.float16)),
-    "bf16-mixed, gathered once": lambda: (FSDP(sharding_strategy="SHARD_GRAD_OP"), Mixed()),
-    "bf16-mixed, a mesh": lambda: (ModelParallel(mesh={"data_shard": 2}, auto_wrap_policy={nn.Sequential}), Mixed()),
-    "bf16-mixed, reduced once": lambda: (FSDP(sync_each_batch=False), Mixed()),
-    "DDP": lambda: (DDP(), Mixed()),
+    "DDP": DDP,
+    "FSDP": FSDP,
+    "FSDP, gathered once": lambda: FSDP(sharding_strategy="SHARD_GRAD_OP"),
+    "FSDP, reduced once": lambda: FSDP(sync_each_batch=False),
+    "a mesh": lambda: ModelParallel(mesh={"data_shard": 2}, auto_wrap_policy={nn.Sequential}),
 }
+PRECISIONS = {
+    "32": Precision,
+    "bf16-mixed": Mixed,
+    "16-mixed": lambda: Mixed(torch.float16),
+    "bf16-true": lambda: TruePrecision("bf16-true"),
+}
+
+
+def placed(strategy, outer):
+    strategy.place(outer.placement)
+    strategy.join(outer.environment)
+    strategy.open()
+    return strategy
+
+
+class ByHand(Net):
+    """The same as a module of torch alone: its forward is the step."""
+
+    def forward(self, batch):
+        return self.training_step(batch)
+
+
+def by_hand(way, precision, window, shard):
+    """Return the bytes of whole weights and gradients in a loop with torch's own DDP and FSDP."""
+    kind = PRECISIONS[precision]()
+    module, narrow = ByHand(), kind.compute_dtype
+    if precision == "bf16-true":
+        module.to(torch.bfloat16).given = torch.bfloat16
+    params, shapes = list(module.parameters()), {tuple(p.shape) for p in module.parameters() if p.dim() == 2}
+    if way == "DDP":
+        model = nn.parallel.DistributedDataParallel(module)
+    else:
+        model, rest = module, {"reshard_after_forward": way != "FSDP, gathered once"}
+        types = MixedPrecisionPolicy(narrow, None if narrow is None else torch.float32, cast_forward_inputs=False)
+        for part in module.blocks:
+            fully_shard([part[1]], mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False), **rest)
+            fully_shard(part, mp_policy=types, **rest)
+        fully_shard(module, mp_policy=types, **rest)
+    for _ in range(2):
+        held = []
+        for param in (*params, *module.parameters()):
+            param.grad = None
+        for micro in range(window):
+            last = micro + 1 == window
+            if way == "FSDP, reduced once":
+                model.set_requires_gradient_sync(last)
+            with Alive(module) as alive, model.no_sync() if way == "DDP" and not last else nullcontext():
+                with torch.autocast("cpu", narrow, enabled=narrow is not None):
+                    loss = model([t.to(module.given) for t in batch_of(micro, shard)])
+                after_forward = alive.bytes(shapes)
+                (loss / window).backward()
+                held.append((after_forward, alive.bytes(shapes)))
+    return held
 
 
 def of_each_way(outer):
     found = {}
-    for name, make in WAYS.items():
-        strategy, precision = make()
-        strategy.place(outer.placement)
-        strategy.join(outer.environment)
-        strategy.open()
-        found[name] = trained(strategy, precision)
+    for way, make in WAYS.items():
+        for precision, kind in PRECISIONS.items():
+            strategy = placed(make(), outer)
+            held, types, weights = trained(strategy, kind())
+            single = trained(placed(make(), outer), kind(), window=1)[0]
+            hand = [by_hand(way, precision, window, strategy.data_shard.index) for window in (2, 1)]
+            found[way, precision] = (held, single), types, weights, hand
     return found
 
 
@@ -116,23 +176,33 @@ def ways(ranks):
     return ranks(of_each_way, 2)[0]
 
 
-@pytest.mark.parametrize("way", ["32", "bf16-mixed", "16-mixed", "bf16-mixed, a mesh"])
-def test_no_rank_holds_a_whole_weight_or_gradient_between_forward_backward_and_the_next_micro_batch(ways, way):
-    assert ways[way][0] == [(0, 0)] * 2
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_rank_holds_what_torch_s_own_loop_holds_at_the_end_of_forward_and_backward(ways, way, precision):
+    held, _, _, hand = ways[way, precision]
+    assert [*held] == hand
+
+
+@pytest.mark.parametrize("way", ["FSDP", "a mesh"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_no_rank_holds_a_whole_weight_or_gradient_between_forward_backward_and_the_next_micro_batch(
+    ways, way, precision
+):
+    assert ways[way, precision][0] == ([(0, 0)] * 2, [(0, 0)])
 
 
 def test_what_is_asked_to_stay_whole_does(ways):
-    (weights, gradients), _ = ways["bf16-mixed, reduced once"][0]
+    (weights, gradients), _ = ways["FSDP, reduced once", "bf16-mixed"][0][0]
     assert weights == 0 < gradients
-    assert ways["bf16-mixed, gathered once"][0][0][0] > 0
-    assert ways["DDP"][0][0][0] > 0  # autocast's copies
+    assert ways["FSDP, gathered once", "bf16-mixed"][0][0][0][0] > 0
+    assert ways["DDP", "bf16-mixed"][0][0][0][0] > 0  # autocast's copies
 
 
-@pytest.mark.parametrize("way", [name for name in WAYS if name.startswith("bf16")])
+@pytest.mark.parametrize("way", WAYS)
 def test_mixed_precision_is_autocast_s_with_sharded_weights(ways, way):
-    _, types, weights = ways[way]
+    _, types, weights, _ = ways[way, "bf16-mixed"]
     assert types == (torch.float32, torch.bfloat16)
-    for name, value in ways["DDP"][2].items():
+    for name, value in ways["DDP", "bf16-mixed"][2].items():
         torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5, msg=name)
         assert weights[name].dtype == value.dtype
 
@@ -192,59 +262,90 @@ def test_hooks_of_parameters_are_called_where_these_are_sharded_or_split(ranks):
             torch.testing.assert_close(found[name][0][key], value, rtol=1e-5, atol=1e-6, msg=f"{name}: {key}")
 
 
-MIXED = {
-    "split and whole": {"mesh": {"tensor": 2}, "parallelize": {"blocks.*.0": "colwise_gather_output"}},
-    "sharded": {"mesh": {"data_shard": 2}, "auto_wrap_policy": {nn.Sequential}},
+STRATEGIES = {
+    "DDP": DDP,
+    "FSDP": FSDP,
+    "split and whole": lambda: ModelParallel(mesh={"tensor": 2}, parallelize={"blocks.*.0": "colwise_gather_output"}),
+    "a mesh": lambda: ModelParallel(mesh={"data_shard": 2}, auto_wrap_policy={nn.Sequential}),
 }
-OPTIMIZERS = {
+OPTIMIZERS = {  # the first of each two is a CPU's default, the others a GPU's and what users take there
     "one by one": lambda params: torch.optim.AdamW(params, lr=0.01, foreach=False),
     "foreach": lambda params: torch.optim.AdamW(params, lr=0.01, foreach=True),
     "fused": lambda params: torch.optim.AdamW(params, lr=0.01, fused=True),
-    "SGD, foreach": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, foreach=True),  # fused: not torch's
     "SGD": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9),
+    "SGD, foreach": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, foreach=True),
+    "SGD, fused": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, fused=True),
 }
+SAME = {name: "SGD" if name.startswith("SGD") else "one by one" for name in OPTIMIZERS}
+SCALES = {"32": Precision, "16-mixed": lambda: ScaledMixed(GradScaler("cpu", init_scale=256.0))}
+
+
+def stepped(strategy, make, precision):
+    """Train with clipped gradients, of which one on rank 0 is infinite under a scaler; return weights and groups."""
+    module = Net(nn.LayerNorm)
+    module, (optimizer,) = strategy.setup(module, lambda: [make(module.parameters())], precision)
+    step = precision.wrap_step(strategy.bind(module, "training_step"))
+
+    def take_step():
+        strategy.optimizer_step(optimizer)
+        return True
+
+    for number in range(4):
+        x, *rest = batch_of(number, strategy.data_shard.index)
+        if precision.scales and number == 1 and strategy.rank == 0:
+            x[0, 0] = float("inf")
+        optimizer.zero_grad()
+        strategy.backward(precision.scale_loss(step((x, *rest))))
+        precision.unscale(optimizer)
+        strategy.clip_gradients(module.parameters(), 0.1)
+        precision.step(optimizer, take_step)
+    return strategy.full_module_state(module), [len(group["params"]) for group in optimizer.param_groups]
 
 
 def of_optimizers(outer):
     found = {}
-    for way, arguments in MIXED.items():
-        for name, make in OPTIMIZERS.items():
-            strategy = ModelParallel(**arguments)
-            strategy.place(outer.placement)
-            strategy.join(outer.environment)
-            strategy.open()
-            module = Net(nn.LayerNorm)
-            module, (optimizer,) = strategy.setup(module, lambda m=module, f=make: [f(m.parameters())], Precision())
-            step = strategy.bind(module, "training_step")
-            for number in range(3):
-                optimizer.zero_grad()
-                strategy.backward(step(batch_of(number, strategy.data_shard.index)))
-                strategy.optimizer_step(optimizer)
-            found[way, name] = strategy.full_module_state(module), [len(g["params"]) for g in optimizer.param_groups]
-        strategy = ModelParallel(**arguments)
-        strategy.place(outer.placement)
-        strategy.join(outer.environment)
-        strategy.open()
-        try:
-            module = Net(nn.LayerNorm)
-            strategy.setup(module, lambda m=module: [torch.optim.SGD(m.parameters(), lr=0.1)], ScaledMixed())
-            found[way] = None
-        except ConfigError as error:
-            found[way] = str(error)
+    for way, strategy in STRATEGIES.items():
+        for scale, precision in SCALES.items():
+            for name, make in OPTIMIZERS.items():
+                if name == "SGD, fused" and way != "DDP":
+                    continue  # not torch's, of DTensors
+                try:
+                    found[way, scale, name] = stepped(placed(strategy(), outer), make, precision())
+                except ConfigError as error:
+                    found[way, scale, name] = str(error)
     return found
 
 
-def test_optimizers_step_as_on_gpus_where_some_parameters_are_spread_and_some_are_not(ranks):
-    found = ranks(of_optimizers, 2)[0]
+@pytest.fixture(scope="module")
+def of_gpus(ranks):
+    return ranks(of_optimizers, 2)[0]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("way", STRATEGIES)
+def test_optimizers_step_on_ranks_by_a_gpu_s_defaults_as_one_by_one(of_gpus, way, scale):
     count = len(list(Net(nn.LayerNorm).parameters()))
-    for way in MIXED:
-        for name, same in [("foreach", "one by one"), ("fused", "one by one"), ("SGD, foreach", "SGD")]:
-            (weights, groups), (expected, _) = found[way, name], found[way, same]
-            assert groups == [count]  # the user's own
-            for key, value in expected.items():
-                torch.testing.assert_close(weights[key], value, rtol=1e-5, atol=1e-6, msg=f"{way}, {name}: {key}")
-    assert found["sharded"] is None
-    assert "Take precision='bf16-mixed'" in found["split and whole"]
+    tried = [name for name in OPTIMIZERS if (way, scale, name) in of_gpus]
+    assert len(tried) >= 5
+    for name in tried:
+        if (way, scale) == ("split and whole", "16-mixed"):
+            assert "Take precision='bf16-mixed'" in of_gpus[way, scale, name]
+            continue
+        weights, groups = of_gpus[way, scale, name]
+        assert groups == [count]  # the user's own
+        for key, value in of_gpus[way, scale, SAME[name]][0].items():
+            assert torch.isfinite(value).all()
+            torch.testing.assert_close(weights[key], value, rtol=1e-5, atol=1e-6, msg=f"{name}: {key}")
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_sharded_and_whole_weights_are_the_same_by_a_gpu_s_defaults(of_gpus, name):
+    expected = of_gpus["DDP", "32", name][0]
+    for way in ("FSDP", "a mesh"):
+        for key, value in expected.items() if (way, "32", name) in of_gpus else ():
+            torch.testing.assert_close(
+                of_gpus[way, "32", name][0][key], value, rtol=1e-4, atol=1e-5, msg=f"{way}: {key}"
+            )
 
 
 def test_the_groups_are_the_user_s_again_after_a_step_that_ends_with_an_error(monkeypatch):
