@@ -21,7 +21,7 @@ for task in 0 1; do
 done
 if [ -z "$SLURM_RESTART_COUNT" ]; then  # the time is over soon
     until [ -n "$(find . -name '*.ckpt')" ]; do sleep 0.05; done
-    kill -TERM "${tasks[1]}"
+    kill -TERM "${tasks[1]}" $(pgrep -P "${tasks[1]}")
 fi
 for task in "${tasks[@]}"; do wait "$task" || status=$?; done
 exit "${status:-0}"

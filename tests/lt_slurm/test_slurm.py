@@ -1,8 +1,10 @@
-"""``lt slurm submit`` against stand-ins of sbatch, srun and scontrol: SLURM itself was not run."""
+"""``lt slurm submit`` against stand-ins of sbatch, srun and scontrol; SLURM itself was run by hand."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -38,7 +40,8 @@ def test_the_script_asks_for_machines_signal_and_requeue(cluster, capsys):
     wanted = "--nodes=2 --ntasks-per-node=8 --gpus-per-node=8 --cpus-per-task=6 --time=4:00:00 --signal=TERM@120"
     for option in [*wanted.split(), "--requeue", "--open-mode=append", "--job-name=train", "--qos=low"]:
         assert f"#SBATCH {option}" in lines
-    assert f"srun --kill-on-bad-exit=1 {sys.executable} train.py --lr 'a b'" in lines
+    (started,) = [line for line in lines if line.startswith("srun --kill-on-bad-exit=1 ")]
+    assert started.endswith(f"' task {sys.executable} train.py --lr 'a b'")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_a_task_of_an_array_is_requeued_alone(cluster, variables, requeued):
 def test_a_whole_command_goes_in_place_of_a_script(cluster, capsys):
     words = ["--", "lt", "fit", "--config", "run.yaml", "--ckpt_path", "auto"]
     assert main(["submit", "--time", "90", "--dry-run", *words]) == 0
-    assert "srun --kill-on-bad-exit=1 lt fit --config run.yaml --ckpt_path auto\n" in capsys.readouterr().out
+    assert "' task lt fit --config run.yaml --ckpt_path auto\n" in capsys.readouterr().out
 
 
 def test_a_script_that_would_begin_anew_is_named(cluster, capsys):
@@ -138,6 +141,31 @@ def test_where_there_is_no_sbatch_the_remedy_is_said(tmp_path, monkeypatch, caps
 
 
 def test_days_hours_and_minutes_are_slurms():
-    for time, seconds in (("1-12:00:00", 129600), ("2-0", 172800), ("90", 5400), ("10:30", 630), ("4:00:00", 14400)):
-        text = batch_script(Job(command=["x"], name="a", time=time, signal=seconds - 1))
-        assert f"--time={time}" in text
+    for limit, seconds in (("1-12:00:00", 129600), ("2-0", 172800), ("90", 5400), ("10:30", 630), ("4:00:00", 14400)):
+        text = batch_script(Job(command=["x"], name="a", time=limit, signal=seconds - 1))
+        assert f"--time={limit}" in text
+
+
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [("exit 0", 0), ("exit 143", 143), ("exit 1", 255), ("exit 2", 255), ("kill -KILL $$", 255), ("kill $$", 143)],
+)
+def test_a_task_that_fails_has_a_higher_status_than_those_that_slurm_then_ends(ends, status):
+    """srun's status is the highest, and 143 queues the job again."""
+    text = batch_script(Job(command=["bash", "-c", ends], name="a", time="5"))
+    (line,) = [line for line in text.splitlines() if line.startswith("srun")]
+    command = line.replace("srun --kill-on-bad-exit=1 ", "")
+    assert subprocess.run(["bash", "-c", command], check=False).returncode == status
+
+
+def test_a_task_waits_for_its_training_when_both_get_the_signal(tmp_path):
+    script = "trap 'sleep 0.3; echo saved >saved; exit 143' TERM; echo >ready; while :; do sleep 0.05; done"
+    text = batch_script(Job(command=["bash", "-c", script], name="a", time="5"))
+    (line,) = [line for line in text.splitlines() if line.startswith("srun")]
+    command = line.replace("srun --kill-on-bad-exit=1 ", "exec ")
+    task = subprocess.Popen(["bash", "-c", command], cwd=tmp_path, start_new_session=True)
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.01)
+    os.killpg(task.pid, signal.SIGTERM)
+    assert task.wait() == 143
+    assert (tmp_path / "saved").exists()

@@ -11,6 +11,9 @@ from lt_core.errors import ConfigError
 
 __all__ = ["Job", "batch_script"]
 
+_TASK = 'trap : TERM; "$@" || exit $(($? == 143 ? 143 : 255))'
+"""A process of the training; bash waits for it after SIGTERM, which both get."""
+
 _DAYS = re.compile(r"^(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})$")
 
 
@@ -90,7 +93,8 @@ def batch_script(job: Job) -> str:
         f"# The training says fit(ckpt_path='auto'); Trainer(num_nodes={job.nodes}, devices={tasks}) may be left out.",
         *job.setup,
         *cores,
-        f"srun --kill-on-bad-exit=1 {shlex.join(job.command)}",
+        "# srun's status is the highest of its tasks': a failure must be above 143, which tasks have that it then ends",
+        f"srun --kill-on-bad-exit=1 bash -c '{_TASK}' task {shlex.join(job.command)}",
         "status=$?",
         "",
         "# 143: it was stopped by SIGTERM, and has saved",
