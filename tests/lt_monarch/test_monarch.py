@@ -41,6 +41,10 @@ class Line(LightningModule):
         with (self.folder / f"pids.{self.trainer.global_rank}").open("a") as file:
             print(os.getpid(), file=file)
 
+    def on_train_epoch_start(self):
+        with (self.folder / f"epochs.{self.trainer.global_rank}").open("a") as file:
+            file.write(str(self.current_epoch))
+
     def train_dataloader(self):
         made = torch.Generator().manual_seed(1)
         data = TensorDataset(torch.randn(64, 4, generator=made), torch.randn(64, 1, generator=made))
@@ -76,6 +80,7 @@ def test_a_killed_rank_is_replaced_the_other_keeps_its_process_and_the_fit_ends_
     (killed / "once").touch()
     with pytest.warns(LtWarning, match=r"Rank 1 of 2 died(.|\n)*New processes for ranks \[1\]"):
         assert fit(killed, strategy="ddp", plugins=[MonarchLauncher(retries=1)]) == whole
+    assert [(killed / f"epochs.{rank}").read_text() for rank in (0, 1)] == ["0112"] * 2  # the first not again
     stayed, replaced = ((killed / f"pids.{rank}").read_text().split() for rank in (0, 1))
     assert stayed[0] == stayed[1]
     assert replaced[0] != replaced[1]

@@ -55,7 +55,7 @@ def set_up(run: Run) -> None:
     check_steps(run.stage, run.module, job.loaders, job.limits, steps, policy)
     check_hooks(*run.hooks.checked, job.datamodule, policy)
     warn_of_typos(run.module, job.datamodule, run.callbacks)
-    origin.path, origin.header = agreed_choice(run.trainer, origin.path, origin.header, run.stage)
+    origin.path, origin.header = agreed_choice(run.trainer, origin.path, job.word, origin.header, run.stage)
     given = job.loaders.given.get("validate") if fits and run.evaluation.validates else None
     # a method's are checked when they are read: its random draws have their place
     if given is not None and len(checked_loaders(given, "validate")) > 1:

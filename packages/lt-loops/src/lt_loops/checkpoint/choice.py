@@ -64,10 +64,12 @@ def choose_checkpoint(
         raise
 
 
-def agreed_choice(trainer: TrainerAPI, chosen: str | None, header: Header, stage: str) -> tuple[str | None, Header]:
+def agreed_choice(
+    trainer: TrainerAPI, chosen: str | None, word: str, header: Header, stage: str
+) -> tuple[str | None, Header]:
     """Return, on every rank, the checkpoint that rank 0 chose, and its run: what ranks see of a folder may differ.
 
-    ``chosen`` is what :func:`choose_checkpoint` returned here; ``header`` says which run this is.
+    ``chosen`` is what :func:`choose_checkpoint` made of ``word`` here; ``header`` says which run this is.
 
     Raises:
         CheckpointError: on every rank, where rank 0 found none.
@@ -77,6 +79,8 @@ def agreed_choice(trainer: TrainerAPI, chosen: str | None, header: Header, stage
         return chosen, header
     trainer.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
     error: CheckpointError | None = None
+    if strategy.environment.restart_count and word in _NEWEST:
+        chosen = word  # a launcher that retries chose before the first attempt
     if strategy.rank == 0 and chosen is not None:
         try:
             chosen = _meant(trainer, chosen, stage)
