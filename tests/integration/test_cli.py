@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -339,25 +340,34 @@ def test_a_new_project_trains_at_once(tmp_path):
     assert list(folder.glob("lightning_logs/version_0/config.yaml"))
 
 
+def pass_the_kit(kind, parent, *words):
+    """Write a package of this kind, and run its tests as if it were installed."""
+    folder = create(kind, "of_a_test", parent)
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    ((group, names),) = project["entry-points"].items()
+    info = folder / "src" / f"lt_{kind}_of_a_test-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\nof_a_test = {names['of_a_test']}\n")
+    shown = run_in(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, PYTHONPATH=str(folder / "src"))
+    assert " passed" in shown
+    assert "failed" not in shown
+
+
 @pytest.mark.conformance
 @pytest.mark.ddp
 def test_a_new_strategy_passes_the_kit(tmp_path):
-    folder = create("strategy", "of_a_test", tmp_path)
-    info = folder / "src" / "lt_strategy_of_a_test-0.1.0.dist-info"  # as if it were installed
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lt-strategy-of-a-test\nVersion: 0.1.0\n")
-    (info / "entry_points.txt").write_text("[lt.strategies]\nof_a_test = lt_strategy_of_a_test:OfATest\n")
-    shown = run_in(folder, "-m", "pytest", "-q", "-k", "1-ranks or 2-ranks", PYTHONPATH=str(folder / "src"))
-    assert " passed" in shown
-    assert "failed" not in shown
+    pass_the_kit("strategy", tmp_path, "-k", "1-ranks or 2-ranks")
 
 
-@pytest.mark.parametrize("kind", ["callback", "logger"])
-def test_a_new_callback_and_a_new_logger_pass_their_kits(kind, tmp_path):
-    folder = create(kind, "of_a_test", tmp_path)
-    shown = run_in(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", PYTHONPATH=str(folder / "src"))
-    assert " passed" in shown
-    assert "failed" not in shown
+@pytest.mark.ddp
+def test_a_new_launcher_passes_the_kit(tmp_path):
+    pass_the_kit("launcher", tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["accelerator", "callback", "checkpoint", "logger", "step"])
+def test_a_new_part_passes_its_kit(kind, tmp_path):
+    pass_the_kit(kind, tmp_path)
 
 
 # ---- lt.compat -------------------------------------------------------------------------------------------------------

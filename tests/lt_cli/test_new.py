@@ -26,7 +26,17 @@ def test_a_strategy_is_a_package_with_an_entry_point_and_the_kit(tmp_path):
     assert "StrategyConformance" in (folder / "tests" / "test_strategy.py").read_text()
 
 
-@pytest.mark.parametrize(("kind", "group"), [("callback", "lt.callbacks"), ("logger", "lt.loggers")])
+@pytest.mark.parametrize(
+    ("kind", "group"),
+    [
+        ("accelerator", "lt.accelerators"),
+        ("callback", "lt.callbacks"),
+        ("checkpoint", "lt.checkpoint_io"),
+        ("launcher", "lt.launchers"),
+        ("logger", "lt.loggers"),
+        ("step", "lt.steps"),
+    ],
+)
 def test_a_plugin_is_a_package_that_needs_lt_core_alone(kind, group, tmp_path):
     folder = new.create(kind, "ring-o", tmp_path)
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]

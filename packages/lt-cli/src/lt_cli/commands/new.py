@@ -19,6 +19,10 @@ KINDS = {
     "callback": "a plug-in package with a callback of your own, and the kit of callbacks as its tests",
     "logger": "a plug-in package with a logger of your own, and the kit of loggers as its tests",
     "strategy": "a plug-in package with a strategy of your own, and the conformance kit as its tests",
+    "step": "a plug-in package with a training step of your own, and the kit of steps as its tests",
+    "checkpoint": "a plug-in package with a checkpoint format of your own, and the kit of checkpoints as its tests",
+    "launcher": "a plug-in package with a launcher of your own, and the kit of launchers as its tests",
+    "accelerator": "a plug-in package with a kind of device of your own, and the kit of accelerators as its tests",
 }
 """Kinds of projects, each the name of a folder below ``templates``."""
 
