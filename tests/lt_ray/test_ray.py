@@ -11,6 +11,7 @@ import pytest
 import torch
 from ray import cloudpickle, train, tune
 from ray.train.torch import TorchTrainer
+from ray.tune.schedulers import ASHAScheduler
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt import LightningModule, Trainer
@@ -132,7 +133,7 @@ def test_a_clean_up_that_fails_leaves_the_result_and_frees_the_rest(monkeypatch)
     assert (kill.calls, remove.calls) == (2, 1)
 
 
-def line(once=None):
+def line(once=None, lr=0.1):
     """Return a line to be fitted to points; if ``once`` is a file that is not there yet, the last rank makes it and
     kills itself in the second epoch."""
 
@@ -147,6 +148,11 @@ def line(once=None):
             data = TensorDataset(torch.randn(64, 4, generator=made), torch.randn(64, 1, generator=made))
             return DataLoader(data, batch_size=8, shuffle=True)
 
+        def on_train_epoch_start(self):
+            if once is not None and self.trainer.is_global_zero:
+                with once.with_suffix(".epochs").open("a") as file:
+                    file.write(str(self.current_epoch))
+
         def training_step(self, batch, batch_idx):
             last = self.trainer.global_rank == self.trainer.world_size - 1
             if once is not None and self.current_epoch == 1 and last and not once.exists():
@@ -157,7 +163,7 @@ def line(once=None):
             return loss
 
         def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+            return torch.optim.SGD(self.parameters(), lr=lr, momentum=0.9)
 
     return Line()
 
@@ -183,8 +189,8 @@ def test_a_fit_whose_actor_is_killed_starts_again_and_ends_as_if_nothing_had_bee
     whole = fit(tmp_path / "whole")
     with pytest.warns(LtWarning, match=r"Rank 1 of 2(.|\n)*start again"):
         killed = fit(tmp_path / "killed", tmp_path / "once")
-    assert (tmp_path / "once").exists()
     assert killed == whole
+    assert (tmp_path / "once.epochs").read_text() == "0112"  # the first is not trained again
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own modules
@@ -204,19 +210,52 @@ def test_a_trial_of_ray_tune_that_is_killed_goes_on_from_its_checkpoint(tmp_path
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own modules
-def test_workers_of_ray_train_are_the_ranks_and_report_as_one(tmp_path):
+@pytest.mark.parametrize("killed", [False, True], ids=["undisturbed", "one is killed"])
+def test_workers_of_ray_train_are_the_ranks_and_report_as_one(tmp_path, killed):
     def worker():
         report = RayReport({"loss": "loss_epoch"})
         trainer = Trainer(strategy="ddp", max_epochs=2, callbacks=[report], enable_checkpointing=False, **QUIET)
-        trainer.fit(line(), ckpt_path=RayReport.checkpoint())
+        trainer.fit(line(tmp_path / "once" if killed else None), ckpt_path=RayReport.checkpoint())
 
-    two = train.ScalingConfig(num_workers=2)
-    found = TorchTrainer(worker, scaling_config=two, run_config=train.RunConfig(storage_path=str(tmp_path))).fit()
+    run = train.RunConfig(storage_path=str(tmp_path), failure_config=train.FailureConfig(max_failures=1))
+    found = TorchTrainer(worker, scaling_config=train.ScalingConfig(num_workers=2), run_config=run).fit()
+    assert (tmp_path / "once").exists() == killed
     ranks = {"strategy": "ddp", "devices": 2, "plugins": [RayLauncher()]}
     here = Trainer(max_epochs=2, enable_checkpointing=False, **ranks, **QUIET)
     here.fit(line())
     assert found.metrics == found.metrics | {"step": 2 * 4, "loss": here.callback_metrics["loss_epoch"].item()}
     assert torch.equal(line_of(found).layer.weight, here.lightning_module.layer.weight)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own modules
+def test_a_scheduler_of_ray_tune_ends_the_trials_that_are_behind(tmp_path):
+    def trial(config):
+        trainer = Trainer(max_epochs=4, callbacks=[RayReport()], enable_checkpointing=False, **QUIET)
+        trainer.fit(line(lr=config["lr"]), ckpt_path=RayReport.checkpoint())
+
+    halving = ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2)
+    chosen = tune.TuneConfig(metric="loss_epoch", mode="min", scheduler=halving, max_concurrent_trials=1)
+    space = {"lr": tune.grid_search([0.1, 1e-6])}
+    run = tune.RunConfig(storage_path=str(tmp_path))
+    good, bad = sorted(tune.Tuner(trial, param_space=space, tune_config=chosen, run_config=run).fit(), key=epoch)[::-1]
+    assert (good.config["lr"], epoch(good)) == (0.1, 3)
+    assert (bad.config["lr"], epoch(bad)) == (1e-6, 0)
+    assert good.error is bad.error is None
+
+
+def epoch(result):
+    return result.metrics["epoch"]
+
+
+def test_a_checkpoint_is_of_the_kind_that_is_reported_to(tmp_path, monkeypatch, recwarn):
+    """Ray Tune warns of ray.train's."""
+    kept = []
+    context = SimpleNamespace(Checkpoint=tune.Checkpoint, report=lambda metrics, checkpoint: kept.append(checkpoint))
+    monkeypatch.setattr("lt_ray.report._context", lambda: context)
+    trainer = SimpleNamespace(is_global_zero=True, save_checkpoint=lambda path: Path(path).touch())
+    (tmp_path / "made").mkdir()
+    RayReport()._save_and_report(trainer, {}, str(tmp_path / "made" / RayReport.FILE))
+    assert type(kept[0]) is tune.Checkpoint
 
 
 def test_a_rank_that_has_reported_leaves_the_file_which_rank_0_still_hands_over(tmp_path, monkeypatch):

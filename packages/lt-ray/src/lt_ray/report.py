@@ -96,8 +96,9 @@ class RayReport(Callback):
         folder = Path(path).parent
         try:
             trainer.save_checkpoint(path)
-            saved = train.Checkpoint.from_directory(folder) if trainer.is_global_zero else None
-            _context().report(metrics, checkpoint=saved)  # returns, on rank 0, when Ray has copied it
+            ray = _context()
+            saved = ray.Checkpoint.from_directory(folder) if trainer.is_global_zero else None
+            ray.report(metrics, checkpoint=saved)  # returns, on rank 0, when Ray has copied it
         finally:
             if trainer.is_global_zero:
                 shutil.rmtree(folder, ignore_errors=True)
