@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from lt_core import Accelerator
+from lt_core import Accelerator, LightningModule, Logger
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
 from lt_graphs import GraphSteps
@@ -280,3 +280,34 @@ def test_weights_are_cast_anew_in_each_captured_step(size, stand_in, trainer, ne
     trainer(plugins=[Autocast()], step=GraphSteps(size)).fit(mine, loader(samples=42))
     assert stand_in.captures
     same(mine, theirs)
+
+
+class Gradients(Logger):
+    """Keeps what users find in ``grad`` at each row, and clears it there, as some do to save memory."""
+
+    def __init__(self, module, clears):
+        self.module, self.seen, self.clears = module, [], clears
+
+    def log_metrics(self, metrics, step=None):
+        self.seen.append([p.grad.clone() for p in self.module.parameters()])
+        if self.clears:
+            self.module.zero_grad()
+
+
+@pytest.mark.parametrize("clears", [False, True])
+@pytest.mark.parametrize("steps", [1, 4])
+def test_gradients_are_those_of_the_last_step_whatever_ran_before(steps, clears, stand_in, trainer, net, loader):
+    """Other batches, and so ordinary steps, lie between replays; groups of four are left in their middle."""
+    seen = []
+    for arguments in ({}, {"step": GraphSteps(steps)}):
+        torch.manual_seed(5)
+        sizes = [4, 4, 4, 4, 4, 2, 4, 4, 4, 4, 4, 4, 4, 2, 4, 4, 4, 4, 4, 4]
+        batches = [(torch.randn(n, 8), torch.randint(0, 3, (n,))) for n in sizes]
+        module = type("Net", (Logged, net), {"on_train_batch_end": LightningModule.on_train_batch_end})()
+        kept = Gradients(module, clears)
+        trainer(logger=kept, log_every_n_steps=7, max_epochs=2, **arguments).fit(module, batches)
+        seen.append(kept.seen)
+    assert stand_in.captures == (1 if steps == 1 else 2)
+    assert len(seen[0]) == len(seen[1]) > 3
+    for plain, quick in zip(*seen, strict=True):
+        assert all(map(torch.equal, plain, quick))

@@ -95,7 +95,8 @@ class GraphSteps(Step):
         return GraphedStep(handle, self._size(handle))
 
     def _size(self, handle: StepHandle) -> int:
-        return max(self.steps_per_execution, handle.settings.steps_per_execution)  # the latter by cuda_graphs=8
+        by_argument: int = handle.settings.steps_per_execution  # cuda_graphs=8
+        return max(self.steps_per_execution, by_argument)
 
 
 def _reasons(handle: StepHandle) -> Iterator[str]:
@@ -184,6 +185,7 @@ class GraphedStep(RunningStep):
         self._waiting = 0
         self._graphs: dict[int, Captured] = {}
         self._held: Any = None
+        self._last = 0  # steps of the graph whose gradients are in place; 0 where other code may have put others
         self._rates: list[_Rate] | None = None
         self._names: set[str] | None = set()
         self._fresh = set[tuple[int, Any]]()
@@ -214,13 +216,15 @@ class GraphedStep(RunningStep):
         """Do the steps that wait for their group to be full: the loop looks up, or leaves."""
         waiting, self._waiting = self._waiting, 0
         self._unsure = True  # later code may change anything
+        self._last = 0
         if not waiting:
             return
         group = self._graphs[self.size]  # held here: where a number has changed, the next line clears the graphs
         single = self._graph(1, group.layout, self.handle.batch, group.samples)
         for leaves in group.places[:waiting]:
             single.put(0, leaves)
-            self._done(1, single.replay())
+            self._play(single)
+        self._last = 0
 
     def next_due(self) -> float:
         """Return the next batch whose hooks a callback wants that takes one batch in so many."""
@@ -237,7 +241,12 @@ class GraphedStep(RunningStep):
         if self._waiting < graph.count:
             return None
         self._waiting = 0
-        return self._done(graph.count, graph.replay())
+        return self._play(graph)
+
+    def _play(self, graph: Captured) -> Any:
+        output = graph.replay(again=self._last == graph.count)
+        self._last = 0 if self._looks else graph.count
+        return self._done(graph.count, output)
 
     def _ordinary(self, index: int, batch: Any) -> Any:
         # Always where captures are made too: autograd keeps the stream on which it first met a parameter while a loss
