@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 import weakref
 from datetime import timedelta
 
@@ -13,8 +14,9 @@ from torch.distributed import HashStore
 from lt_core import Accelerator, Placement
 from lt_core.environment import Environment
 from lt_core.errors import RankError
-from lt_strategies import DDP, group
+from lt_strategies import DDP, group, job
 from lt_strategies.rendezvous import meet
+from lt_strategies.watch.page import Line
 
 LONG = timedelta(seconds=PATIENCE)
 
@@ -48,6 +50,29 @@ def test_many_ranks_meet_under_one_name():
         rank.join()
     assert len(names) == 64
     assert len(set(names)) == 1
+
+
+def test_a_rank_that_is_still_in_a_run_of_its_own_is_waited_for_beyond_the_timeout(monkeypatch):
+    # it repeats what rank 0 did on one device before it started the others
+    store, short, signs = HashStore(), timedelta(seconds=0.3), [time.monotonic()]
+
+    class Client:
+        def line(self, rank):
+            return Line(beat=signs[0] if rank else 0.0)
+
+    def be_rank_1():
+        for _ in range(20):  # 1 s
+            time.sleep(0.05)
+            signs[0] = time.monotonic()
+        meet(store, 1, 2, LONG)
+
+    monkeypatch.setattr(job, "_client", Client())
+    late = threading.Thread(target=be_rank_1)
+    late.start()
+    assert meet(store, 0, 2, short)
+    late.join()
+    with pytest.raises(RankError, match=r"Ranks \[1\] of 2 did not start within 0.3 s"):  # no sign any more
+        meet(HashStore(), 0, 2, short)
 
 
 def test_what_a_failed_attempt_left_in_the_store_is_no_meeting():

@@ -122,7 +122,8 @@ def prepare(
             done(source).add("prepare_data")
 
     if ranks.world_size == 1:
-        once()
+        if ranks.rank == 0:
+            once()
         return
     on_one = plugins.find("data", "prepare")
     if on_one is None:

@@ -69,6 +69,13 @@ class Environment(Interface):
         """
         set_alone(alone and not self.processes_exist)
 
+    def of_one_process(self) -> "Environment | None":
+        """Return the environment of a Trainer of one process in this job, in which this one has its rank.
+
+        None, as by default: a Trainer is of all processes of the job, or each has one of its own.
+        """
+        return None
+
     @classmethod
     def detect(cls) -> Self | None:
         """Return this process's facts where this kind of environment is in force, else None.

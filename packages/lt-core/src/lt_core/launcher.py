@@ -27,6 +27,7 @@ class RunResult:
         metrics: ``callback``, ``logged`` and ``progress_bar`` metrics as numbers, by kind and name.
         status: ``"finished"``, ``"interrupted"`` or ``"failed"``.
         stop_reason: why the run ended, as a short text.
+        signal: the one that ended it; None where none did.
         save_error: why the newest state that was to be saved is not on disk; empty where it is.
         callbacks: state of each callback by its ``state_key``; only filled where the run was in another process.
         weights: the module's state dict, on the CPU; only filled where the run was in another process.
@@ -40,6 +41,7 @@ class RunResult:
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     status: str = "finished"
     stop_reason: str = ""
+    signal: int | None = None
     save_error: str = ""
     callbacks: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, Tensor] | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -214,8 +216,8 @@ class Strategy(_Names, Interface):
                 f"strategy={self.name!r}: devices={here} and num_nodes={nodes} ask for {asked} processes, but "
                 f"according to {environment.name} the job has {environment.world_size} "
                 f"({environment.local_world_size} on this node, nodes: {environment.nodes}). Take "
-                f"{' and '.join(ways)}, or leave devices and num_nodes out: then the job's numbers count. With "
-                "strategy='single' each process trains alone.",
+                f"{' and '.join(ways)}, or leave devices and num_nodes out: then the job's numbers count, and "
+                "metrics are those of one process. With strategy='single' each process runs alone.",
                 code="LT706",
             )
         if placement.sync_batchnorm and asked > 1 and not self.capabilities.sync_batchnorm:
@@ -443,4 +445,18 @@ class SupportsStages(Protocol):
 
 
 class SingleDevice(Strategy):
-    """One device in this process: the choice of ``strategy="auto"`` for one, and the name for ``isinstance``."""
+    """One device in this process: the choice of ``strategy="auto"`` for one, and the name for ``isinstance``.
+
+    Attributes:
+        said: what rank 0 has broadcast in this process, by the function that did. Ranks that are started later, and
+            repeat its script, find the same folders and files by it.
+    """
+
+    said: ClassVar[defaultdict[str, list[Any]]] = defaultdict(list)
+
+    def broadcast(self, value: Any, src: int = 0) -> Any:
+        said = self.said[sys._getframe(1).f_code.co_name]
+        if self.rank:
+            return said.pop(0) if said else value
+        said.append(value)
+        return value

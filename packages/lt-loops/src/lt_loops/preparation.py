@@ -221,11 +221,9 @@ def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Sa
         if state is not None and strategy.rank == 0:
             log.guarded(logger, partial(logger.load_state_dict, state))
         claim = matched(logger.claim_version, ("beside",)) or logger.claim_version
-        version = claim(tuple(loggers[:index])) if strategy.rank == 0 else None
-        if strategy.world_size > 1:
-            version = strategy.broadcast(version)
-            if version is not None and strategy.rank != 0:
-                logger.use_version(version)
+        version = strategy.broadcast(claim(tuple(loggers[:index])) if strategy.rank == 0 else None)
+        if version is not None and strategy.rank != 0:
+            logger.use_version(version)
 
 
 def _claim(lock: RunLock, origin: Origin, strategy: Strategy, loggers: list[Logger], callbacks: list[Callback]) -> None:

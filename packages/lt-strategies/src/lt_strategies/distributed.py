@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -293,14 +294,12 @@ def _as_buckets(tensors: Iterable[Tensor], talk: Callable[[Tensor], object]) -> 
 
 def buckets(tensors: Iterable[Tensor], size: int = 25 * 2**20) -> list[list[Tensor]]:
     """Return the tensors in groups of one dtype and device, each of about ``size`` bytes."""
-    done: list[list[Tensor]] = []
-    filling: dict[Any, tuple[list[Tensor], int]] = {}
+    done, filling, held = list[list[Tensor]](), defaultdict[Any, list[Tensor]](list), Counter[Any]()
     for tensor in tensors:
-        kind = (tensor.dtype, tensor.device)
-        bucket, held = filling.get(kind, ([], 0))
-        bucket.append(tensor)
-        held += tensor.nbytes
-        filling[kind] = (bucket, held)
-        if held >= size:
-            done.append(filling.pop(kind)[0])
-    return done + [bucket for bucket, _ in filling.values()]
+        kind = tensor.dtype, tensor.device
+        filling[kind].append(tensor)
+        held[kind] += tensor.nbytes
+        if held[kind] >= size:
+            done.append(filling.pop(kind))
+            held[kind] = 0
+    return [*done, *filling.values()]

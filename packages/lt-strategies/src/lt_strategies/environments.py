@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
+from lt_core.strategy import SingleDevice
 
 if TYPE_CHECKING:
     from lt_strategies.job import RankClient
@@ -49,6 +50,9 @@ class LaunchedEnvironment(Environment):
             init_method=(mine.folder / "store").as_uri(),
             processes_exist=True,
         )
+
+    def of_one_process(self) -> Environment | None:
+        return Environment(rank=self.rank, local_rank=self.rank) if SingleDevice.launcher else None
 
 
 class Torchrun(Environment):
@@ -120,7 +124,7 @@ class Mpi(Environment):
 
     @classmethod
     def detect(cls) -> Self | None:
-        names = next((names for names in cls._NAMES if all(name in os.environ for name in names)), None)
+        names = next((names for names in cls._NAMES if _are_set(*names)), None)
         if _taken() or names is None or _number(names[1]) < 2:
             return None
         rank, world_size, local_rank, local_world_size = (_number(name) for name in names)
@@ -145,8 +149,8 @@ class Lsf(Environment):
 
     @classmethod
     def detect(cls) -> Self | None:
-        needed = ("LSB_JOBID", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK")
-        if _taken() or not all(name in os.environ for name in needed) or _number("JSM_NAMESPACE_SIZE") < 2:
+        there = _are_set("LSB_JOBID", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK")
+        if _taken() or not there or _number("JSM_NAMESPACE_SIZE") < 2:
             return None
         hosts = _lsf_hosts()
         world_size = _number("JSM_NAMESPACE_SIZE")
@@ -172,8 +176,8 @@ class Kubernetes(Environment):
 
     @classmethod
     def detect(cls) -> Self | None:
-        needed = ("KUBERNETES_SERVICE_HOST", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
-        if _taken() or not all(name in os.environ for name in needed) or _number("WORLD_SIZE") < 2:
+        there = _are_set("KUBERNETES_SERVICE_HOST", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
+        if _taken() or not there or _number("WORLD_SIZE") < 2:
             return None
         rank, local_world_size = _number("RANK"), _number("LOCAL_WORLD_SIZE", 1)
         return cls(
@@ -202,7 +206,7 @@ class Plain(Environment):
 
     @classmethod
     def detect(cls) -> Self | None:
-        world_size, rank = _plain_size(), _plain_rank()
+        world_size, rank = _plain()
         if _taken() or world_size < 2 or rank is None:
             return None
         address = os.environ.get("MASTER_ADDR", "127.0.0.1")
@@ -280,20 +284,20 @@ def _has_terminal() -> bool:
     return True
 
 
-def _plain_size() -> int:
+def _plain() -> tuple[int, int | None]:
+    """Return the number of processes, and this one's, where something says it."""
     if dist.is_available() and dist.is_initialized():
-        return dist.get_world_size()
-    return _number("WORLD_SIZE", 1) if "MASTER_ADDR" in os.environ else 1
+        return dist.get_world_size(), dist.get_rank()
+    world_size = _number("WORLD_SIZE", 1) if "MASTER_ADDR" in os.environ else 1
+    if _are_set("RANK"):
+        return world_size, _number("RANK")
+    if _are_set("NODE_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        return world_size, _number("NODE_RANK") * _number("LOCAL_WORLD_SIZE") + _number("LOCAL_RANK")
+    return world_size, None
 
 
-def _plain_rank() -> int | None:
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank()
-    if "RANK" in os.environ:
-        return _number("RANK")
-    if all(name in os.environ for name in ("NODE_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")):
-        return _number("NODE_RANK") * _number("LOCAL_WORLD_SIZE") + _number("LOCAL_RANK")
-    return None
+def _are_set(*names: str) -> bool:
+    return all(name in os.environ for name in names)
 
 
 def _whole_nodes(world_size: int, here: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import faulthandler
 import os
 import signal
@@ -11,14 +10,17 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from lt_core import plugins
 from lt_core.errors import LtError, RankError
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks, Supervisor
 from lt_core.states import Stage
+from lt_core.strategy import SingleDevice
 from lt_strategies.watch import flight, page, stacks
 from lt_strategies.watch.page import Line
 from lt_strategies.watch.watch import PATIENCE, Verdict
@@ -28,18 +30,10 @@ _client: RankClient | None = None
 
 def rank_client() -> RankClient | None:
     """Return this process's client, or None where lt has launched nothing (yet)."""
-    global _client
     if _client is None and _started_by_watcher():
-        _client = RankClient(os.environ["LT_JOB"], int(os.environ["LT_RANK"]), int(os.environ["LT_WORLD_SIZE"]))
-        sys.excepthook = _client.quiet_excepthook
-        atexit.register(_leave_group)
+        mine = RankClient(os.environ["LT_JOB"], int(os.environ["LT_RANK"]), int(os.environ["LT_WORLD_SIZE"])).take()
+        sys.excepthook = mine.quiet_excepthook
     return _client
-
-
-def _leave_group() -> None:
-    from lt_strategies import group
-
-    group.leave_group()
 
 
 def made_folder(world_size: int) -> str:
@@ -87,6 +81,8 @@ class RankClient(Supervisor):
         """Make this the client of this process, for launchers whose processes get no variables."""
         global _client
         _client = self
+        one_process = plugins.find("defaults", "one_process")
+        SingleDevice.launcher = one_process and one_process(self)
         return self
 
     @property
@@ -111,7 +107,8 @@ class RankClient(Supervisor):
         accelerator = getattr(getattr(strategy, "placement", None), "accelerator", None)
         on_device = getattr(accelerator, "device_type", "cpu") != "cpu"
         thread = threading.get_ident()  # an actor's thread is not the process's first
-        self._line = self._line._replace(batches=0, phase="", on_device=on_device, thread=thread, first=True)
+        before = self._line
+        self._line = before._replace(batches=0, phase="", on_device=on_device, thread=thread, first=True)
         self._mark(page.RUNNING)
         try:
             strategy.supervisor = self
@@ -122,8 +119,13 @@ class RankClient(Supervisor):
             raise
         finally:
             del strategy.supervisor
-        self._mark(page.IDLE)
+        self._line = before
+        self._mark(max(before.state, page.IDLE))  # the state of a run around this one, which is in a hook of it
         return result
+
+    def give_sign(self) -> None:
+        """Say that this rank is alive: the others wait for it to come to their meeting as long from now on."""
+        self._mark(self._line.state)
 
     def ready(self) -> None:
         self._mark(page.STEPPING)
@@ -221,6 +223,18 @@ class RankClient(Supervisor):
     def _mark(self, state: int) -> None:
         self._line = self._line._replace(beat=time.monotonic(), state=state)
         self._page.write(self.rank, self._line)
+
+
+@contextmanager
+def handling(numbers: Iterable[int], handler: Any) -> Iterator[None]:
+    """Handle signals otherwise for a while, in the main thread: no other can."""
+    mine = numbers if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, handler) for number in mine}
+    try:
+        yield
+    finally:
+        for number, usual in before.items():
+            signal.signal(number, usual or signal.SIG_DFL)
 
 
 def calls_in(reports: Iterable[dict[str, Any]]) -> dict[int, list[flight.Call]]:

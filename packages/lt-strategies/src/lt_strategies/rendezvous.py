@@ -13,7 +13,7 @@ from torch.distributed.distributed_c10d import Store
 from lt_core.errors import RankError
 from lt_core.terminal import SLOW, say
 
-_NAMED = 8
+NAMED = 8
 """How many absent ranks an error names; of more than that, the number alone is useful."""
 
 
@@ -86,7 +86,7 @@ class _Waits:
             self.pause = 0.005
             return True
         now = time.monotonic()
-        if now > self.end:
+        if now > self.end and now > _last_sign(self.world_size) + self.timeout.total_seconds():
             raise self.error()
         if now > self.speaks_at:
             self.speaks_at = float("inf")
@@ -98,8 +98,8 @@ class _Waits:
     def absent(self) -> str:
         """Return the ranks that have not answered the call; rank 0 where there was none, or none since the failure."""
         silent = missing(self.store, self.meeting, range(1, self.world_size)) if self.meeting else ()
-        found = list(islice(silent, _NAMED + 1))
-        return f"[{', '.join(map(str, found[:_NAMED] or [0]))}{', ...' if len(found) > _NAMED else ''}]"
+        found = list(islice(silent, NAMED + 1))
+        return f"[{', '.join(map(str, found[:NAMED] or [0]))}{', ...' if len(found) > NAMED else ''}]"
 
     def error(self) -> RankError:
         return RankError(
@@ -107,6 +107,14 @@ class _Waits:
             f"{self.rank} waited for them. Look at their output; DDP(timeout=...) waits longer.",
             code="LT705",
         )
+
+
+def _last_sign(world_size: int) -> float:
+    """Return when one of the ranks, where lt has started them, last said that it is alive, or came to this meeting."""
+    from lt_strategies.job import rank_client  # imports supervision
+
+    mine = rank_client()
+    return 0.0 if mine is None else max(mine.line(rank).beat for rank in range(world_size))
 
 
 def missing(store: Store, name: str, ranks: range) -> Iterator[int]:

@@ -76,7 +76,7 @@ def agreed_choice(
     """
     strategy = trainer.strategy
     if strategy.world_size == 1:
-        return chosen, header
+        return strategy.broadcast((chosen, header))  # type: ignore[no-any-return]
     trainer.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
     error: CheckpointError | None = None
     if strategy.environment.restart_count and word in _NEWEST:

@@ -53,7 +53,8 @@ def read_checkpoint(
         )
     if resumes and rank == 0 and (gaps := tree.get("gaps")):
         warn(f"{path} was saved without {listed(gaps)}. That begins anew.", code="LT607")
-    return Saved.of(tree, path, resumes=resumes, rank=rank, parts=parts)
+    # a rank that repeats a run of one process takes the place of rank 0
+    return Saved.of(tree, path, resumes=resumes, rank=rank % strategy.world_size, parts=parts)
 
 
 def _faults(lt: Any) -> Iterator[str]:

@@ -251,6 +251,7 @@ class Run:
             metrics=self.recorder.published() if crosses else {},
             status=self.status,
             stop_reason=self.stopping.reason,
+            signal=self.stopping.signal,
             save_error=self.saves.why_unsaved(),
             callbacks=states,
             weights=self.strategy.full_module_state(self.model) if crosses and self.stage == "fit" else None,

@@ -17,7 +17,7 @@ def take_over(run: Run, result: RunResult) -> None:
     run.saves.together = False  # first: a callback below may save, and no other process takes part
     run.position.load_state_dict(result.position)
     run.data.samples_elsewhere = result.position.get("samples_of_epoch", 0)
-    run.stopping.reason = result.stop_reason
+    run.stopping.reason, run.stopping.signal = result.stop_reason, result.signal
     if result.weights is not None:
         take_weights(run.module, result.weights)
     run.loaders.take_setup_draws(result.setup_draws)

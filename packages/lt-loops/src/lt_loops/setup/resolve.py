@@ -290,8 +290,12 @@ def _placed(
     given: dict[type, Any],
 ) -> Strategy:
     """Return the strategy, ``named`` or the one that suits the devices, in its place in the job."""
+    one = environment.of_one_process()
+    if one is not None and (named is None or named.one_process):
+        if len(accelerator.parse_devices(settings.devices)) * settings.num_nodes == 1:
+            environment = one
     alone = named is not None and named.one_process and environment.world_size > 1
-    devices = _devices(settings.devices, accelerator, environment, alone=alone)
+    devices = _devices(settings.devices, accelerator, environment, alone=alone or environment is one)
     nodes_said = environment.processes_exist and not alone and settings.given.get("num_nodes") is None
     nodes = environment.nodes if nodes_said else settings.num_nodes
     world_size = max(len(devices) * nodes, environment.world_size if environment.processes_exist else 1)

@@ -11,7 +11,6 @@ import pickle
 import shutil
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from lt_core.ranks import Ranks
 from lt_core.seed import capture_generators, reset_seed, restore_generators
 from lt_strategies import group
 from lt_strategies.environments import LaunchedEnvironment
-from lt_strategies.job import RankClient, made_folder
+from lt_strategies.job import RankClient, handling, made_folder
 from lt_strategies.launch.start import cores_per_rank, must_start, need_one_node, run_here
 from lt_strategies.watch.page import KILL
 from lt_strategies.watch.watch import INTERRUPTED, POLL, Verdict, Watch
@@ -91,7 +90,12 @@ class SpawnLauncher(Launcher):
                 process.start()
         members = {rank: _Spawned(process) for rank, process in enumerate(processes)}
         watch = Watch(folder, members, world_size, getattr(strategy, "step_deadline", 600.0))
-        with _forwarded_signals(members):
+
+        def forward(number: int, _frame: Any) -> None:
+            for member in members.values():
+                member.send(number)
+
+        with handling(_FORWARDED, forward):  # the ranks end at a step's end and save
             try:
                 self._wait(watch)
             except BaseException:
@@ -101,14 +105,17 @@ class SpawnLauncher(Launcher):
             finally:
                 for process in processes:
                     process.join()
-        return _result(Path(folder))
+        if not (Path(folder) / "result").exists():
+            raise RankError("All ranks ended, but rank 0 left no result.", code="LT719")
+        result: RunResult = _load(Path(folder) / "result")
+        return result
 
     def _wait(self, watch: Watch) -> None:
-        interrupts = 0
-        while not watch.all_ended():
+        interrupts, over = 0, False
+        while not over:
             try:
-                verdict = watch.look()
-                if verdict is not None:
+                over = watch.all_ended()
+                if (verdict := watch.look()) is not None:
                     watch.end(verdict)
                     raise _original(watch.folder, verdict)
                 time.sleep(POLL)
@@ -118,9 +125,6 @@ class SpawnLauncher(Launcher):
                     member.send(signal.SIGINT)
                 if interrupts > 2:
                     raise
-        verdict = watch.look()
-        if verdict is not None:
-            raise _original(watch.folder, verdict)
 
 
 class ForkLauncher(SpawnLauncher):
@@ -201,17 +205,13 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
         with contextlib.suppress(Exception):
             _save(Path(folder) / f"error_{rank}", error)
         group.leave_group(failed=True)
-        _flush()
+        for stream in sys.stdout, sys.stderr:
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
         # not by raising: multiprocessing would print the error beside the watcher's message
         os._exit(1)
     group.leave_group()
     mine.leave()
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
 
 
 def _save(path: Path, value: Any) -> None:
@@ -228,13 +228,6 @@ def _save(path: Path, value: Any) -> None:
 def _load(path: Path) -> Any:
     """Read a rank's object from the job's folder, which only this user can write."""
     return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=False)
-
-
-def _result(folder: Path) -> RunResult:
-    if not (folder / "result").exists():
-        raise RankError("All ranks ended, but rank 0 left no result.", code="LT719")
-    result: RunResult = _load(folder / "result")
-    return result
 
 
 def _original(folder: Path, verdict: Verdict) -> BaseException:
@@ -268,22 +261,3 @@ def _threads_for(world_size: int) -> Iterator[None]:
         yield
     finally:
         del os.environ["OMP_NUM_THREADS"]
-
-
-@contextmanager
-def _forwarded_signals(members: dict[int, _Spawned]) -> Iterator[None]:
-    """Hand signals that ask for an end on to the ranks, which end at a step's end and save."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def forward(number: int, _frame: Any) -> None:
-        for member in members.values():
-            member.send(number)
-
-    before = {number: signal.signal(number, forward) for number in _FORWARDED}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

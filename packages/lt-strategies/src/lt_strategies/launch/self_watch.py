@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from torch.distributed.distributed_c10d import Store
@@ -25,8 +25,8 @@ from torch.distributed.distributed_c10d import Store
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks
 from lt_strategies import group
-from lt_strategies.job import RankClient, calls_in, is_agreed, made_folder
-from lt_strategies.rendezvous import missing
+from lt_strategies.job import RankClient, calls_in, handling, is_agreed, made_folder
+from lt_strategies.rendezvous import NAMED, missing
 from lt_strategies.watch import flight, page
 from lt_strategies.watch.watch import Verdict, Watch, report
 
@@ -38,9 +38,6 @@ _GRACE = 5.0
 
 _LINGER = 20.0
 """Seconds that the rank that holds the store stays at most for the others to read why it failed."""
-
-_NAMED = 8
-"""As many ranks that are gone are looked at."""
 
 
 class SelfWatch(RankClient):
@@ -89,7 +86,8 @@ class SelfWatch(RankClient):
 
     def wait_for_verdict(self, seconds: float) -> Verdict | None:
         """Return why another rank failed, or which one is gone without a word; waits for it to be known."""
-        with _held_back(signal.SIGTERM):
+        # torchrun, srun and mpirun send it as soon as a rank is gone, and the others are to say which
+        with handling([signal.SIGTERM], signal.SIG_IGN):
             return self._verdict()
 
     def _verdict(self) -> Verdict | None:
@@ -106,7 +104,7 @@ class SelfWatch(RankClient):
                     return Verdict(first["rank"], f"{head}\n\n{first['traceback']}\n\n{calls}".rstrip())
                 if not silent:
                     return None  # all see a broken connection, and none is its cause
-                before = before or {rank: _line(store, rank) for rank in silent[:_NAMED]}
+                before = before or {rank: _line(store, rank) for rank in silent[:NAMED]}
                 if time.monotonic() > end:
                     return self._gone([(rank, line) for rank, line in before.items() if _line(store, rank) == line])
                 time.sleep(max(0.1, self.world_size / 500))
@@ -208,19 +206,6 @@ class _Self:
 
     def send(self, number: int) -> None:
         os.kill(os.getpid(), number)
-
-
-@contextlib.contextmanager
-def _held_back(number: int) -> Iterator[None]:
-    """Ignore a signal that torchrun, srun and mpirun send as soon as a rank is gone: the others are to say which."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(number, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
 
 
 def _line(store: Store, rank: int) -> bytes:

@@ -38,6 +38,11 @@ class Line(NamedTuple):
     first: bool = False
 
     @property
+    def ended(self) -> bool:
+        """Whether the rank's script is over."""
+        return self.state == ENDED
+
+    @property
     def place(self) -> str:
         """Where the rank is, as text."""
         if self.state in (STARTING, IDLE) or not self.phase:

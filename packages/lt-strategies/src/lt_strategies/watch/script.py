@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lt_strategies.watch.page import ENDED, KILL, Page, read_report
+from lt_strategies.watch.page import KILL, Page, read_report
 from lt_strategies.watch.watch import INTERRUPTED, POLL, Member, Verdict, Watch, report
 
 
@@ -77,7 +77,7 @@ def main() -> int:
             signal.signal(getattr(signal, name), lambda *_: None)
     folder, world = Path(order["folder"]), int(order["world_size"])
     page = Page(folder / "page")
-    members: dict[int, Member] = {0: Script(order["pid"], sys.stdin.fileno(), lambda: page.read(0).state == ENDED)}
+    members: dict[int, Member] = {0: Script(order["pid"], sys.stdin.fileno(), lambda: page.read(0).ended)}
     for rank in range(1, world):
         environment = {**os.environ, **order["environment"], "LT_RANK": str(rank), "LT_WATCHER": str(os.getpid())}
         members[rank] = Child(subprocess.Popen(order["command"], env=environment, stdin=subprocess.DEVNULL))
@@ -90,14 +90,14 @@ def main() -> int:
 
 
 def _watch(watch: Watch) -> int:
-    while not watch.all_ended():
-        verdict = watch.look()
-        if verdict is not None:
+    while True:
+        over = watch.all_ended()
+        if (verdict := watch.look()) is not None:
             watch.end(verdict, spare=0)
             return _conclude(watch, verdict)
+        if over:
+            return 0
         time.sleep(POLL)
-    verdict = watch.look()
-    return 0 if verdict is None else _conclude(watch, verdict)
 
 
 def _conclude(watch: Watch, verdict: Verdict) -> int:

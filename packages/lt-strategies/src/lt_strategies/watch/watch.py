@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 from lt_strategies.watch import flight
 from lt_strategies.watch.page import (
     DUMP_SIGNAL,
-    ENDED,
     KILL,
     RAISE_SIGNAL,
     RUNNING,
@@ -178,7 +177,7 @@ class Watch:
         report = min(reports.values(), key=lambda report: float(report["time"]))
         rank = int(report["rank"])
         head = f"Rank {rank} of {self.world_size} failed {report['place']}: {report['error']}"
-        over = [r for r in self.members if self.page.read(r).state == ENDED]
+        over = [r for r in self.members if self.page.read(r).ended]
         if report["consequence"] and over:
             head += f"\nRank {over[0]} had ended before: all ranks must make the same calls of the Trainer."
         return Verdict(rank, f"{head}\n\n{report['traceback']}".rstrip())

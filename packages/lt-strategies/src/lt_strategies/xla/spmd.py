@@ -189,11 +189,11 @@ class Compilations:
 
     def begin(self) -> None:
         """Count from 0 again."""
-        self.runs, self._base, self._warm, self._told = 0, _compiled() if _loaded() else 0, 0, False
+        self.runs, self._base, self._warm, self._told = 0, _compiled(), 0, False
 
     @property
     def count(self) -> int:
-        return _compiled() - self._base if _loaded() else 0
+        return _compiled() - self._base
 
     def batch_done(self) -> None:
         """Look at the counter every tenth batch; warn once when it keeps growing."""
@@ -219,11 +219,9 @@ class Compilations:
             self.runs = 0
 
 
-def _loaded() -> bool:
-    return "torch_xla" in sys.modules
-
-
 def _compiled() -> int:
+    if "torch_xla" not in sys.modules:
+        return 0
     from torch_xla.debug import metrics
 
     data = metrics.metric_data("CompileTime")
