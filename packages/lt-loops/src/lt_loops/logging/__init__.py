@@ -1,1 +1,1 @@
-"""What a run makes of calls of ``self.log``: sums by hook, loader and name, over ranks, kept by a checkpoint."""
+"""The values of ``self.log``: sums by hook, loader and name, over ranks, kept by a checkpoint."""

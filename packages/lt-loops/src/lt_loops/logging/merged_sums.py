@@ -1,7 +1,5 @@
 """The sums of an unfinished epoch when a run goes on with another number of ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from lt_loops.logging.metric_state import StateDict, merged_metric
-from lt_loops.logging.slot import merge
+from lt_loops.logging.reduction import merge
 
 
 def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> StateDict:

@@ -1,10 +1,9 @@
 """The sums of torchmetrics-like objects, taken and put back."""
 
-from __future__ import annotations
-
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -71,6 +70,19 @@ def reset_metrics(metrics: Iterable[Any], module: nn.Module | None) -> None:
     """Reset metric objects, and objects that share sums with them."""
     for metric in with_shared_sums(metrics, module):
         metric.reset()
+
+
+def stash_metrics(logged: list[Any], module: nn.Module | None, *, continues: bool) -> list[tuple[Any, StateDict]]:
+    """Reset metric objects; return them, with all that share sums with them, and their sums before.
+
+    ``continues``: a later run of this process may go on with them; then objects whose sums cannot be kept stay as they
+    are.
+    """
+    parts = chain.from_iterable(m.modules() if isinstance(m, nn.Module) else [m] for m in logged)
+    known = [part for part in with_shared_sums(parts, module) if hasattr(part, "_defaults")]
+    stashed = [(part, metric_state(part)) for part in known]
+    reset_metrics([metric for metric in logged if not continues or hasattr(metric, "_defaults")], module)
+    return stashed
 
 
 def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, StateDict]:

@@ -1,7 +1,5 @@
 """The slots of one phase, and a look at the first hooks that log into them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import CodeType

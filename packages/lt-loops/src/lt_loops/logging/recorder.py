@@ -8,7 +8,6 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from lt_core.batch import batch_size_of
@@ -18,18 +17,19 @@ from lt_core.errors import LogError, warn
 from lt_core.logging.recorder import Given, Recorder
 from lt_core.ranks import Ranks
 from lt_core.states import Stage
+from lt_loops.logging.calls import DROPPED, Deferred, Size, check_name, counts
 from lt_loops.logging.metric_state import (
     StateDict,
     keep_metrics,
-    metric_state,
     reset_metrics,
     restore_metric,
     restore_metrics_of,
+    stash_metrics,
     states_of_metrics,
-    with_shared_sums,
 )
 from lt_loops.logging.page import WatchedPage
-from lt_loops.logging.slot import GROUPS, PHASES, Key, SingleSlot, Slot, as_number
+from lt_loops.logging.published import CallbackMetrics, as_tensor
+from lt_loops.logging.slot import GROUPS, PHASES, Key, SingleSlot, Slot, as_number, demand, of_key
 
 
 class RunRecorder(Recorder):
@@ -66,12 +66,7 @@ class RunRecorder(Recorder):
     _unmute: Callable[[], Any] | None = None
 
     def __init__(self, policy: Policy = Policy()) -> None:
-        """Start without any value.
-
-        Args:
-            policy: whether to count in single precision in place of double, and only to warn of a second value under
-                a name in place of refusing it.
-        """
+        """Start without any value; ``policy`` may have it count in single precision, and allow repeated names."""
         self._policy = policy
         self._slot_kind = SingleSlot if policy.single_precision else Slot
         self.stepping: set[str] = set()
@@ -89,7 +84,7 @@ class RunRecorder(Recorder):
         """Say which hooks run next; ``loader_idx`` where there are several loaders, ``feed`` in hooks of batches."""
         self.phase, self.loader_idx, self._feed, self._by_sampler = phase, loader_idx, feed, None
         self.slots = self._page(phase, loader_idx) if phase in PHASES else None
-        if self.deferred is _DROPPED:
+        if self.deferred is DROPPED:
             self.deferred = None
 
     def mute(self, muted: bool) -> None:
@@ -98,13 +93,13 @@ class RunRecorder(Recorder):
         Metric objects are then restored.
         """
         if muted:
-            self.slots, self.deferred = None, _DROPPED
+            self.slots, self.deferred = None, DROPPED
             logged = [slot.metric for slot in self._all()]
             self._unmute = keep_metrics(self.module, *map(vars, self.callbacks), logged)
         elif self._unmute is not None:
             self._unmute()
             self._unmute = None
-            if self.deferred is _DROPPED:
+            if self.deferred is DROPPED:
                 self.enter(self.phase, self.loader_idx, self._feed)
 
     @contextmanager
@@ -136,18 +131,10 @@ class RunRecorder(Recorder):
         """Keep the sums that metric objects have in an unfinished epoch of training, and reset the objects.
 
         A run ends so: another run, and the user, find them as they are between two epochs. :meth:`unstash` undoes it.
-
-        Args:
-            continues: whether a later run of this process may go on with the epoch; then objects whose sums cannot be
-                kept stay as they are.
+        ``continues``: as for :func:`~lt_loops.logging.metric_state.stash_metrics`.
         """
-        if self._stashed:
-            return
-        logged = _metrics_in(self._of("train"))
-        parts = chain.from_iterable(m.modules() if isinstance(m, nn.Module) else [m] for m in logged)
-        known = [part for part in with_shared_sums(parts, self.module) if hasattr(part, "_defaults")]
-        self._stashed = [(part, metric_state(part)) for part in known]
-        reset_metrics([metric for metric in logged if not continues or hasattr(metric, "_defaults")], self.module)
+        if not self._stashed:
+            self._stashed = stash_metrics(_metrics_in(self._of("train")), self.module, continues=continues)
 
     def unstash(self) -> None:
         """Give metric objects the sums again that :meth:`stash` kept."""
@@ -172,15 +159,15 @@ class RunRecorder(Recorder):
         if self.gather is not None and group == Stage.TRAIN and any(slot.given.sync_dist for slot in known):
             shared = [slot for slot in values if slot.given.sync_dist]
             everyone = self.gather({slot.key: as_number(values[slot]) for slot in shared})
-            _demand(everyone, {key for part in everyone for key in part})
-            values |= {slot: slot.reduce_plain(_of_key(slot.key, everyone)) for slot in shared}
+            demand(everyone, {key for part in everyone for key in part})
+            values |= {slot: slot.reduce_plain(of_key(slot.key, everyone)) for slot in shared}
         for slot, value in values.items():
             self.publish_step(slot, value)
         return {slot.step_name: value for slot, value in values.items() if slot.to_logger}
 
-    def synced_steps(self) -> dict[Key, Slot]:
-        """Return training's slots with step values that ranks share, if this epoch has logged them."""
-        steps = (slot for slot in self._of("train") if slot.on_step and slot.given.sync_dist)
+    def synced_steps(self, group: str = Stage.TRAIN) -> dict[Key, Slot]:
+        """Return the slots with step values that ranks share, if this epoch has logged them."""
+        steps = (slot for slot in self._of(group) if slot.on_step and slot.given.sync_dist)
         return {slot.key: slot for slot in steps if slot.last is not None}
 
     def logged_by_step(self) -> list[str]:
@@ -233,16 +220,16 @@ class RunRecorder(Recorder):
             # metric objects reduce by themselves, when all compute
             if slot.given.sync_dist is not False and not slot.given.rank_zero_only
         }
-        steps = (slot for slot in self._of(group) if slot.on_step and slot.given.sync_dist and slot.last is not None)
-        shared = [slot for slot in steps if not slot.published]  # else the epoch's value stands under the plain name
-        found = gather((sums, {slot.key: as_number(slot.last_value()) for slot in shared}, self.answers))
+        # one that is published has the epoch's value under its plain name
+        shared = {key: slot for key, slot in self.synced_steps(group).items() if not slot.published}
+        found = gather((sums, {key: as_number(slot.last_value()) for key, slot in shared.items()}, self.answers))
         everyone, last, answers = map(list, zip(*found, strict=True))
         self.answers = list(map(any, zip(*answers, strict=True)))
-        _demand(everyone, {key for part in everyone for key, packed in part.items() if packed["required"]})
-        for slot in shared:
-            self.publish_step(slot, slot.reduce_plain(_of_key(slot.key, last)))
+        demand(everyone, {key for part in everyone for key, packed in part.items() if packed["required"]})
+        for key, slot in shared.items():
+            self.publish_step(slot, slot.reduce_plain(of_key(key, last)))
         for key in sorted({key for part in everyone for key in part}, key=str):
-            parts = _of_key(key, everyone)
+            parts = of_key(key, everyone)
             (open_slots.get(key) or self._absent(key, parts[0])).close(parts)
 
     def _absent(self, key: Key, packed: Mapping[str, Any]) -> Slot:
@@ -295,14 +282,14 @@ class RunRecorder(Recorder):
             size, sampled = batch_size_of(self.batch, sampled_size=self._sampled), self._sampled
             if self._by_sampler is None:  # the first batch tells for all of the phase
                 told = sampled()
-                self._by_sampler = told is not None and told != size and _counts(self.batch, told)
+                self._by_sampler = told is not None and told != size and counts(self.batch, told)
             self.batch = Size((sampled() or size) if self._by_sampler else size)
         return int(self.batch)
 
     def _sampled(self) -> int | None:
         return None if self._feed is None else self._feed.batch_size
 
-    def resolve(self, name: str, given: Given, batch_size: int | None = None) -> Slot | _Deferred:
+    def resolve(self, name: str, given: Given, batch_size: int | None = None) -> Slot | Deferred:
         """Return the slot of a first call, or raise for a call that cannot be recorded.
 
         Raises:
@@ -310,12 +297,12 @@ class RunRecorder(Recorder):
                 name.
         """
         if self.deferred is not None and self.slots is None:
-            if self.deferred is _DROPPED and given.sync_dist and self.phase == "train_batch":
+            if self.deferred is DROPPED and given.sync_dist and self.phase == "train_batch":
                 # at a row the ranks exchange it: all must know of it, so that none waits for one without a sample
                 self.slots = self._page(self.phase, self.loader_idx)
                 self._slot_of(name, given)
                 self.slots = None
-            return _Deferred(self.deferred, name, given)
+            return Deferred(self.deferred, name, given)
         slot = self._slot_of(name, given)
         if batch_size is not None:
             slot.weight_of(batch_size)  # also where this value needs none
@@ -329,7 +316,7 @@ class RunRecorder(Recorder):
                 "epoch or batch hook of training, validation or test; or use self.logger.log_metrics.",
                 code="LT501",
             )
-        _check_name(name, self.phase)
+        check_name(name, self.phase)
         known = self.slots.get(name)
         if known is not None:
             if known.adopts(given):
@@ -402,23 +389,20 @@ class RunRecorder(Recorder):
     def callback_metrics(self) -> dict[str, Tensor]:
         """Return everything logged so far, by name, pending step values included; 0-dim tensors.
 
-        A callback may put values into it for later readers: a way to have something monitored without
-        logging it.
+        A callback may put values into it for later readers: monitored, and not logged.
         """
         self.publish_steps()
-        return _CallbackMetrics(self.values["callback"])
+        return CallbackMetrics(self.values["callback"])
 
     def logged_metrics(self) -> dict[str, Tensor]:
         """Return the values that went to the loggers last, or go when a row is due, by name; 0-dim tensors."""
         self.publish_steps()
-        return {name: _as_tensor(value) for name, value in self.values["logged"].items()}
+        return {name: as_tensor(value) for name, value in self.values["logged"].items()}
 
     def progress_bar_metrics(self) -> dict[str, float]:
         """Return the values with ``prog_bar=True``; reads device values now."""
         self.publish_steps()
         return {name: as_number(value) for name, value in self.values["bar"].items()}
-
-    # ---- between processes ------------------------------------------------------------------------------------------
 
     def published(self) -> dict[str, StateDict]:
         """Return the values that others read, by kind and name, on the CPU."""
@@ -432,12 +416,10 @@ class RunRecorder(Recorder):
         """Take over the values of :meth:`published` in another process, or of a checkpoint."""
         self.values: dict[str, StateDict] = {kind: dict(values.get(kind, {})) for kind in ("callback", "logged", "bar")}
 
-    # ---- resume ------------------------------------------------------------------------------------------------------
-
     def state_dict(self) -> StateDict:
         """Return the sums of the unfinished epoch and the published values, as plain data and tensors.
 
-        Metric objects of the module that were updated and not logged yet are among the sums.
+        Among them are metric objects of the module that were updated and not logged yet.
         """
         self.publish_steps()
         aside = bool(self._stashed)
@@ -458,7 +440,7 @@ class RunRecorder(Recorder):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore :meth:`state_dict`; metric objects get their state when they are logged next.
 
-        Sums of an evaluation are left out: a resume repeats one that did not come to its end, or has them elsewhere.
+        Sums of an evaluation are left out: a resume repeats it, or has them elsewhere.
         """
         for saved in chain.from_iterable(page["slots"] for page in state["pages"]):
             if PHASES[saved["phase"]].group == Stage.TRAIN:
@@ -487,8 +469,6 @@ class RunRecorder(Recorder):
         self._page(slot.key.phase, slot.key.loader)[slot.name] = slot
         self._note_steps(slot)
         return slot
-
-    # ------------------------------------------------------------------------------------------------------------------
 
     def _note_steps(self, slot: Slot) -> None:
         if slot.on_step and slot.to_logger:
@@ -521,93 +501,3 @@ class RunRecorder(Recorder):
 def _metrics_in(slots: list[Slot]) -> list[Any]:
     """Return the metric objects that were logged in this epoch, each once."""
     return list({id(slot.metric): slot.metric for slot in slots if slot.metric is not None and slot.updated}.values())
-
-
-def _counts(batch: Any, samples: int) -> bool:
-    """Return whether a batch whose tensors begin with another size holds so many samples: in a list, or time first."""
-    if isinstance(batch, Tensor):
-        return batch.shape[1:2] == (samples,)
-    parts = list(batch.values()) if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else []
-    lists = [part for part in (batch, *parts) if isinstance(part, list | tuple)]
-    return samples in map(len, lists) or (bool(parts) and all(_counts(part, samples) for part in parts))
-
-
-class Size(int):
-    """The size of a batch, in its place."""
-
-
-class _CallbackMetrics(dict[str, Tensor]):
-    """Values as tensors; changes go on to where they came from."""
-
-    def __init__(self, kept: StateDict) -> None:
-        super().__init__({name: _as_tensor(value) for name, value in kept.items()})
-        self._kept = kept
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._kept[name] = value
-        super().__setitem__(name, _as_tensor(value))
-
-    def __delitem__(self, name: str) -> None:
-        self._kept.pop(name, None)
-        super().__delitem__(name)
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        for name, value in dict(*args, **kwargs).items():
-            self[name] = value
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
-
-
-class _Deferred:
-    """Stands where a slot does, for a call that is made later."""
-
-    def __init__(self, calls: list[tuple[str, Any, Given, int | None]], name: str, given: Given) -> None:
-        self.given, self._calls, self._name = given, calls, name
-
-    def add(self, value: Any, batch_size: int | None) -> None:
-        self._calls.append((self._name, value, self.given, batch_size))
-
-
-class _Dropped(list[Any]):
-    """Where calls go that are never made: of batches that stand in for no sample."""
-
-    def append(self, call: Any) -> None:
-        """Keep nothing."""
-
-
-_DROPPED = _Dropped()
-
-
-def _check_name(name: object, phase: str) -> None:
-    parts = name.replace("\\", "/").split("/") if isinstance(name, str) and name.isprintable() else [""]
-    if not parts[0] or ".." in parts:
-        raise LogError(
-            f"self.log({name!r}) in {phase!r}: names become columns, files and paths in loggers. Expected a non-empty "
-            "string of printable characters, without line breaks, without a leading '/' and without '..', got "
-            f"{name!r} ({type(name).__name__}).",
-            code="LT505",
-        )
-
-
-def _as_tensor(value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
-
-
-def _demand(everyone: list[dict[Key, Any]], required: set[Key]) -> None:
-    """Raise where a rank logged something in a phase, but not a ``required`` key, which others log with sync_dist."""
-    for key in sorted(required, key=str):
-        for rank, part in enumerate(everyone):
-            if key not in part and any(other[:2] == key[:2] for other in part):
-                raise LogError(
-                    f"Rank {rank} did not log {key.name!r} (in {key.phase!r}), which other ranks log with "
-                    "sync_dist=True. Log it on every rank, or leave sync_dist out.",
-                    code="LT506",
-                )
-
-
-def _of_key(key: Key, everyone: list[dict[Key, Any]]) -> list[Any]:
-    """Return the values of ``key`` of the ranks that logged it, from rank 0 on."""
-    return [part[key] for part in everyone if key in part]

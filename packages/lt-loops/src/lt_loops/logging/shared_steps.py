@@ -1,7 +1,5 @@
 """Step values with ``sync_dist=True``, as hooks after each batch find them: the ranks' common ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

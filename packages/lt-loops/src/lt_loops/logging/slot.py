@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from lt_core.errors import LogError
 from lt_core.logging.recorder import Given
 from lt_core.states import Stage
 from lt_loops.logging.metric_state import StateDict, is_metric, merged_metric, metric_state, restore_metric
+from lt_loops.logging.reduction import CALLABLE, REDUCTIONS, is_same_function, joined, merge, reduction_of
 
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
 
 _SINGLE = ("mps",)
 """Types of devices that have no numbers of 64 bits with a fraction."""
-
-CALLABLE = "<callable>"
-"""In files, in place of a reduction of the user's."""
 
 
 class Key(NamedTuple):
@@ -36,7 +32,7 @@ class Key(NamedTuple):
 
 
 class SlotContext(Protocol):
-    """What a slot needs of the recorder that holds it."""
+    """The recorder that holds a slot, as far as the slot reads it."""
 
     module: nn.Module | None
 
@@ -83,40 +79,6 @@ PHASES: dict[str, Phase] = {
 """The phases in which ``self.log`` works; in all others (setup, fit_start, predict...) it is an error."""
 
 
-class Reduction(NamedTuple):
-    """How the values of an epoch become one.
-
-    Attributes:
-        zero: the total of no values.
-        add: gives the next total, of a total and a number.
-        over: gives the total of a tensor of shape ``(n,)``.
-        join: gives one total of several, which are numbers.
-        functions: alternatives to its name as ``reduce_fx``.
-    """
-
-    zero: float
-    add: Callable[[Any, Any], Any]
-    over: Callable[[Tensor], Tensor]
-    join: Callable[[Sequence[Any]], Any]
-    functions: tuple[Callable[..., Any], ...]
-
-
-def _least(total: Any, number: Any) -> Any:
-    return number if number != number or number < total else total
-
-
-def _greatest(total: Any, number: Any) -> Any:
-    return number if number != number or number > total else total
-
-
-_REDUCTIONS = {
-    "mean": Reduction(0, operator.add, torch.sum, sum, (torch.mean,)),  # its total: values times their weights
-    "sum": Reduction(0, operator.add, torch.sum, sum, (torch.sum, sum)),
-    "min": Reduction(math.inf, _least, torch.amin, min, (torch.min, torch.amin, min)),
-    "max": Reduction(-math.inf, _greatest, torch.amax, max, (torch.max, torch.amax, max)),
-}
-
-
 class Slot:
     """Sums for one name. ``add`` is the only member called in a step."""
 
@@ -127,7 +89,7 @@ class Slot:
         self.on_step = phase.on_step if given.on_step is None else bool(given.on_step)
         self.on_epoch = (not phase.on_step) if given.on_epoch is None else bool(given.on_epoch)
         self.to_logger = given.logger is None or bool(given.logger)
-        self.reduce = _reduction(given.reduce_fx, key.name)
+        self.reduce = reduction_of(given.reduce_fx, key.name)
         self.forks = self.on_step and self.on_epoch
         tail = f"/dataloader_idx_{key.loader}" if key.loader is not None and given.add_dataloader_idx else ""
         self.plain_name, self.step_name, self.epoch_name = (
@@ -144,16 +106,16 @@ class Slot:
         That is so for a lambda that is made anew in each step, and after a resume (neither can be in a file).
         """
         mine = self.given.reduce_fx
-        same = callable(given.reduce_fx) and (mine == CALLABLE or _is_same_function(mine, given.reduce_fx))
+        same = callable(given.reduce_fx) and (mine == CALLABLE or is_same_function(mine, given.reduce_fx))
         fitted = self.given._replace(reduce_fx=given.reduce_fx if same else mine, sync_dist_group=given.sync_dist_group)
         if fitted != given:
             return False
-        self.given, self.reduce = given, _reduction(given.reduce_fx, self.name)
+        self.given, self.reduce = given, reduction_of(given.reduce_fx, self.name)
         return True
 
     def reset(self) -> None:
         """Start a new epoch; the recorder resets the metric object."""
-        self.total: Any = 0 if callable(self.reduce) else _REDUCTIONS[self.reduce].zero
+        self.total: Any = 0 if callable(self.reduce) else REDUCTIONS[self.reduce].zero
         self.count: float = 0
         self.updated = self.fresh = self.closed = self.published = False
         self.last: Any = None
@@ -198,7 +160,7 @@ class Slot:
             if callable(self.reduce):
                 self._values.append(number)
             else:
-                self.total = _REDUCTIONS[self.reduce].add(self.total, number)
+                self.total = REDUCTIONS[self.reduce].add(self.total, number)
 
     def _keep(self, value: Tensor, batch_size: int | None) -> None:
         if value.numel() != 1:
@@ -230,7 +192,7 @@ class Slot:
             self.count += sum(self._weights)
         if callable(self.reduce):
             self._values.extend(self._pending)
-        elif (reduction := _REDUCTIONS[self.reduce]).add is operator.add:
+        elif (reduction := REDUCTIONS[self.reduce]).add is operator.add:
             self.total = self.total + wide.sum()
         else:
             is_first = not isinstance(self.total, Tensor) and math.isinf(self.total)
@@ -324,7 +286,7 @@ class Slot:
     def epoch_value(self) -> Any:
         """Return the value of the epoch so far."""
         if self.metric is not None:
-            total = 0 if callable(self.reduce) else self.total - _REDUCTIONS[self.reduce].zero
+            total = 0 if callable(self.reduce) else self.total - REDUCTIONS[self.reduce].zero
             if self._pending or self._values or (total and total == total):  # inf less inf is NaN
                 self._refuse_second("numbers beside it")
             return self._check_single(self.metric.compute())
@@ -399,7 +361,7 @@ class Slot:
 
     def reduce_plain(self, values: list[Any]) -> Any:
         """Return one step's values of all ranks reduced to one."""
-        return self._value_of(_joined(self.reduce, values), len(values), values)
+        return self._value_of(joined(self.reduce, values), len(values), values)
 
     def reduce_column(self, values: Tensor, present: Tensor) -> Any:
         """Return one step's values of all ranks reduced to one; where they are on a device, it stays there.
@@ -410,7 +372,7 @@ class Slot:
         """
         if callable(self.reduce):
             return self._reduced(list(values[present > 0].unbind()))
-        reduction = _REDUCTIONS[self.reduce]
+        reduction = REDUCTIONS[self.reduce]
         total = reduction.over(torch.where(present > 0, values, reduction.zero))
         reduced = total / present.sum() if self.reduce == "mean" else total
         return self._typed(reduced if values.device.type != "cpu" else reduced.item())
@@ -488,16 +450,6 @@ def _unknown_function(values: Tensor) -> Tensor:
     return values[-1]
 
 
-def _is_same_function(one: Any, other: Any) -> bool:
-    """Return whether two functions are one that is made anew for each call: a lambda, a partial (with any tensors)."""
-    if isinstance(one, partial) and isinstance(other, partial):
-        plain = partial(tree_map, lambda value: None if hasattr(value, "dtype") else value)
-        mine, theirs = plain((one.args, one.keywords)), plain((other.args, other.keywords))
-        return _is_same_function(one.func, other.func) and bool(mine == theirs)
-    name = getattr(one, "__qualname__", None)
-    return one is other or (name is not None and name == getattr(other, "__qualname__", None))
-
-
 def as_number(value: Any) -> Any:
     """Return a tensor of one element as a number, anything else as it is."""
     return value.item() if isinstance(value, Tensor) else value
@@ -515,28 +467,18 @@ def _shown(wanted: torch.dtype, have: torch.dtype) -> torch.dtype:
     return have
 
 
-def _joined(reduce: Any, totals: list[Any]) -> Any:
-    if callable(reduce) or reduce == CALLABLE:
-        return 0
-    return math.nan if any(total != total for total in totals) else _REDUCTIONS[reduce].join(totals)
+def demand(everyone: list[dict[Key, Any]], required: set[Key]) -> None:
+    """Raise where a rank logged something in a phase, but not a ``required`` key, which others log with sync_dist."""
+    for key in sorted(required, key=str):
+        for rank, part in enumerate(everyone):
+            if key not in part and any(other[:2] == key[:2] for other in part):
+                raise LogError(
+                    f"Rank {rank} did not log {key.name!r} (in {key.phase!r}), which other ranks log with "
+                    "sync_dist=True. Log it on every rank, or leave sync_dist out.",
+                    code="LT506",
+                )
 
 
-def merge(reduce: Any, parts: Sequence[Mapping[str, Any]]) -> tuple[Any, float, list[Any]]:
-    """Return total, count and values of several slots under one name: of ranks, or of runs."""
-    values = [value for part in parts for value in part["values"]]
-    return _joined(reduce, [part["total"] for part in parts]), sum(part["count"] for part in parts), values
-
-
-def _reduction(reduce_fx: Any, name: str) -> str | Callable[[Tensor], Tensor]:
-    if isinstance(reduce_fx, str):
-        word = {"avg": "mean"}.get(reduce_fx.lower(), reduce_fx.lower())
-        if word in _REDUCTIONS:
-            return word
-    elif callable(reduce_fx):
-        known = (word for word, reduction in _REDUCTIONS.items() if any(reduce_fx is f for f in reduction.functions))
-        return next(known, reduce_fx)
-    raise LogError(
-        f"self.log({name!r}, reduce_fx={reduce_fx!r}): expected 'mean', 'sum', 'min', 'max', or a function from a "
-        "tensor of shape (n,) to a 0-dim tensor.",
-        code="LT508",
-    )
+def of_key(key: Key, everyone: list[dict[Key, Any]]) -> list[Any]:
+    """Return the values of ``key`` of the ranks that logged it, from rank 0 on."""
+    return [part[key] for part in everyone if key in part]

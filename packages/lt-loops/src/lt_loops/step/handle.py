@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lt_core.step import RunningStep, StepHandle
+from lt_loops.logging.calls import Size
 from lt_loops.logging.metric_state import keep_metrics
-from lt_loops.logging.recorder import Size
 from lt_loops.run.frame import Run
 from lt_loops.setup.optimizers import check_names, takes_closure
 from lt_loops.state.plan import Plan, params_of
@@ -21,7 +21,7 @@ from lt_loops.step.window import Window
 
 
 class Handle(Window):
-    """What :class:`~lt_core.step.StepHandle` says, for one plan of a run.
+    """Implements :class:`~lt_core.step.StepHandle` for one plan of a run.
 
     Args:
         run: whose batches are trained on.
