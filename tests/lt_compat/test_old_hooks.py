@@ -15,7 +15,7 @@ from lt_compat.v1.hooks import adapted_module
 from lt_core import Callback, HookError, LightningModule, LogError, LtDeprecationWarning
 from lt_core.dialect import Policy
 from lt_loops import Trainer
-from lt_loops.setup.signatures import adapted
+from lt_loops.setup.hooks import adapted
 
 QUIET = {
     "accelerator": "cpu",

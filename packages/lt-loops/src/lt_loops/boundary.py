@@ -57,6 +57,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     ``resumed``: the run goes on at this very boundary, whose hooks and logs are done.
     """
     run.agenda.asked = False  # first: requests of hooks from here on are for the next boundary
+    # before the row, the save and the validation, which read weights: a step of another package may have put off work
     run.training.settle()
     if not resumed:
         run.log.write_row()
@@ -102,7 +103,7 @@ def end_of_data(run: Run) -> None:
 
 def validate(run: Run) -> None:
     """Run the validation inside ``fit``, and serve the saves that its hooks request."""
-    run.data.stop_clock()
+    run.data.stop_clock()  # seconds of training leave validations out, and so do intervals and limits by time
     run.evaluation.drop_outdated()
     # in the middle of a window the gradients belong to the step to come
     if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):

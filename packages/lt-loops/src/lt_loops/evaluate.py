@@ -24,8 +24,7 @@ from lt_loops.run.frame import Run
 from lt_loops.run.signals import ended_by_signal
 from lt_loops.session import Session
 from lt_loops.setup.feeds import eval_limits
-from lt_loops.setup.hook_calls import HookCalls
-from lt_loops.setup.signatures import OFFERED, check_takes_index, fitted
+from lt_loops.setup.hooks import OFFERED, HookCalls, check_takes_index, fitted
 from lt_loops.step.groups import batch_done_of
 
 

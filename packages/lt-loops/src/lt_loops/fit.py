@@ -204,7 +204,7 @@ def train_epoch(run: Run) -> None:
 def _sanity_check(run: Run) -> None:
     """Run a few validation batches before training; nothing of it stays: no metric, no random draw."""
     limit = 0 if run.job.settings.validate_at_start else run.job.settings.num_sanity_val_steps
-    if not run.evaluation.validates or limit == 0 or run.origin.saved is not None or run.position.step:
+    if limit == 0 or run.origin.saved is not None or run.position.step or not run.evaluation.validates:
         return
     run.phase = "sanity_check"
     run.call("on_sanity_check_start", phase="on_sanity_check_start")

@@ -32,14 +32,13 @@ from lt_loops.run.job import Job
 from lt_loops.run.lock import RunLock
 from lt_loops.run.log import Log
 from lt_loops.run.training import Training
-from lt_loops.setup.hook_calls import order_callbacks
+from lt_loops.setup.hooks import BoundHook, adapted, check_hooks, check_takes_index
 from lt_loops.setup.late_layers import layers_made
 from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.mistakes import check_steps, warn_of_typos
 from lt_loops.setup.optimizers import foreign_parameters, parse_optimizers
-from lt_loops.setup.resolve import asked_steps
+from lt_loops.setup.resolve import asked_steps, order_callbacks
 from lt_loops.setup.scheduler_config import check_schedule_length
-from lt_loops.setup.signatures import BoundHook, adapted, check_hooks, check_takes_index
 from lt_loops.state.origin import Origin, Saved
 
 
@@ -47,18 +46,17 @@ def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore module and callbacks."""
     job, origin, says, fits, policy = run.job, run.origin, run.speaks, run.stage == "fit", run.job.policy
     run.callbacks[:] = _with_those_of(run.module, run.callbacks)
-    run.hooks.forget()
     run.training.unsaved_known = not any(callback.role in WRITERS for callback in run.callbacks)  # nobody saves
-    run.attach()
+    run.attach()  # once more, for callbacks that configure_callbacks brought; it may read self.trainer itself
     # mistakes come first: preparing the data may take hours
     steps = [step for _, step in asked_steps(job.settings, job.limits, run.strategy)] if fits else []
     check_steps(run.stage, run.module, job.loaders, job.limits, steps, policy)
     check_hooks(*run.hooks.checked, job.datamodule, policy)
     warn_of_typos(run.module, job.datamodule, run.callbacks)
     origin.path, origin.header = agreed_choice(run.trainer, origin.path, job.word, origin.header, run.stage)
-    given = job.loaders.given.get("validate") if fits and run.evaluation.validates else None
+    given = job.loaders.given.get("validate")
     # a method's are checked when they are read: its random draws have their place
-    if given is not None and len(checked_loaders(given, "validate")) > 1:
+    if given is not None and fits and run.evaluation.validates and len(checked_loaders(given, "validate")) > 1:
         check_takes_index(run.module, "validation_step", policy)
     compiles = run.compile_report is not None
     run.say(lambda: announcements.place(run.strategy, run.precision, job.settings.num_nodes, compiles=compiles))
@@ -115,7 +113,7 @@ def set_up(run: Run) -> None:
     model, optimizers = run.strategy.setup(run.module, maker, run.precision)
     if (evaluates := run.job.parts.eval_precision) is not run.precision:
         evaluates.open(run.strategy.device)
-    run.strategy.supervisor.ready()
+    run.strategy.supervisor.ready()  # batches follow one another from here on, so a rank that is silent hangs
     run.weights.placed(model)
     run.training.optimization.optimizers = optimizers
     if fits:

@@ -28,7 +28,7 @@ from lt_loops.run.frame import Run
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.signals import Signals
 from lt_loops.run.weights import tensors_lent
-from lt_loops.setup.signatures import adapted
+from lt_loops.setup.hooks import adapted
 
 
 class Session:
@@ -181,7 +181,7 @@ def _stop(profiler: Profiler) -> None:
 
 @contextmanager
 def _torch_settings(settings: Settings, stage: str) -> Iterator[None]:
-    """Set what holds for the whole process as the Trainer was asked to; put all of it back, whoever changed it."""
+    """Set torch's settings of the whole process as asked; restore all of them, whoever changed them."""
     anomaly, benchmark, matmul = torch.is_anomaly_enabled(), torch.backends.cudnn.benchmark, _matmul_precision()
     deterministic, warns = (
         torch.are_deterministic_algorithms_enabled(),

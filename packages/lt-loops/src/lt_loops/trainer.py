@@ -41,11 +41,10 @@ from lt_loops.run.saves import SaveRequest
 from lt_loops.run.signals import end_script, exits_process
 from lt_loops.run.stopping import Stopping
 from lt_loops.run.take_over import take_over
-from lt_loops.setup.hook_calls import call_event
+from lt_loops.setup.hooks import before_run, call_event
 from lt_loops.setup.loaders import Loaders, module_of
 from lt_loops.setup.mistakes import check_attribute
 from lt_loops.setup.resolve import look_up, resolve
-from lt_loops.setup.signatures import before_run
 from lt_loops.trial import Trial, run_trial
 from lt_loops.view import TrainerView
 

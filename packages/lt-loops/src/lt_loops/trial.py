@@ -24,7 +24,7 @@ from lt_loops.fit import train_epoch
 from lt_loops.run.frame import Run
 from lt_loops.run.training import Training
 from lt_loops.run.weights import tensors_lent
-from lt_loops.setup.hook_calls import order_callbacks
+from lt_loops.setup.resolve import order_callbacks
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -1,4 +1,9 @@
-"""The next batch at which the loop checks for due work."""
+"""The next batch at which the loop checks for due work.
+
+Each owner says in ``next_due`` when that can be at the earliest: never too late, maybe too early. ``Run.look_ahead``
+takes the least. At that boundary, and at one that was asked for before it, ``after_batch`` asks each owner whether
+something is due.
+"""
 
 from __future__ import annotations
 

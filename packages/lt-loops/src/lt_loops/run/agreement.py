@@ -19,7 +19,7 @@ _LOOKS = 256
 class Agreement:
     """Brings a signal that any rank got to all ranks, and finds a batch at which all of them stop.
 
-    A watcher thread posts this rank's signal to the strategy's side channel and looks for those of others; then it has
+    A watcher thread posts this rank's signal to the strategy's side channel and looks for the others'; then it has
     the loop look up. From then on each rank posts, once, the batch at which it noticed. When all have posted, rank 0
     posts where all stop: at the largest + 2, or at the end of its accumulation window, whichever is later. Ranks in
     lock-step wait for each other at the end of each window, so none is past it: who has done that batch has had rank 0

@@ -8,7 +8,7 @@ from typing import Any
 from lt_core.callback import Callback
 from lt_core.errors import warn
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.hook_calls import callback_hook
+from lt_loops.setup.hooks import callback_hook
 from lt_loops.state.origin import Saved, own_copy
 from lt_loops.state.unsaved import Unsaved
 

@@ -118,6 +118,7 @@ class TrainingData(Owner):
         if position.exhausted:  # a file from the end of an epoch: nothing of it is read again
             self._batches = iter(())
         elif feed.num_batches is None or most < feed.num_batches:
+            # islice asks for no batch beyond the limit: that would read samples, and draw from the generators
             left = None if most == float("inf") else max(int(most) - position.batch, 0)
             self._batches = iter(islice(feed, left))
         else:

@@ -14,7 +14,7 @@ from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
 from lt_loops.run.data import TrainingData
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.setup.hooks import HookCalls
 from lt_loops.state.position import NEVER
 
 

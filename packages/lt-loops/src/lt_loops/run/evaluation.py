@@ -81,7 +81,7 @@ class Evaluation(Owner):
         interval, batches = self._limits.val_check_interval, self._agenda.num_batches
         across_epochs = self._limits.check_val_every_n_epoch is None
         self.warn_if_none(at_end=False)
-        if not self.validates or across_epochs or isinstance(interval, timedelta | Duration) or not batches:
+        if across_epochs or isinstance(interval, timedelta | Duration) or not batches or not self.validates:
             return
         if isinstance(interval, int) and interval > batches:
             raise ConfigError(
@@ -110,7 +110,7 @@ class Evaluation(Owner):
         if at_end:  # nothing where it is known since the start, or a run that this one resumes may have validated
             is_new = not known and not elapsed.elapsed("batches", at_start=True)
             known = is_new and 0 < elapsed.elapsed(asked.unit) < enough
-        if self.validates and known:
+        if known and self.validates:
             warn(f"{name}={asked}: training ends before that, so there is no validation. Take less.", code="LT362")
 
     def is_due(self, *, at_stop: bool) -> bool:
@@ -132,6 +132,9 @@ class Evaluation(Owner):
             seconds = self._elapsed.elapsed("seconds") - position.validated_seconds
             return self._clock.left(interval.total_seconds() - seconds, self._elapsed) <= 0
         every = self._multiples
+        # No `here >= next_due()` of the last boundary: that is a lower bound for steps (a scaler skips some), samples,
+        # tokens and seconds; a boundary that a group or a request asks for early would renew it, and so put off a
+        # validation by time; and an interval that a hook makes shorter in mid-epoch would have its past multiples due.
         return self._batch_after(here - 1) == here if every is None else every.is_due(count=False)
 
     def next_due(self) -> int:

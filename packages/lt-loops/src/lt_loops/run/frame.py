@@ -35,7 +35,7 @@ from lt_loops.run.stopping import Stopping
 from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
 from lt_loops.setup.feeds import Feeds
-from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.setup.hooks import HookCalls
 from lt_loops.setup.loaders import Loaders
 from lt_loops.state.compile_report import CompileReport
 from lt_loops.state.origin import Origin
@@ -49,7 +49,7 @@ class Run:
     Attributes:
         job: the request; ``trainer``, ``stage``, ``module``, ``strategy``, ``loaders``, ``precision``,
             ``callbacks`` and ``loggers`` are of it.
-        phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
+        phase: the part that runs: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
         continues: whether it is a fit that goes on where the Trainer's last one ended.
@@ -73,6 +73,7 @@ class Run:
         own = getattr(getattr(self.strategy, "step", None), "steps_per_execution", 1)
         group = max(job.settings.steps_per_execution, self.strategy.capabilities.steps_per_execution, own)
         self.agenda = Agenda(self.position, group, full=job.policy.full_windows)
+        # the same for a fit that continues: callbacks go on with its values, and an epoch in the middle with its sums
         self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
         self._context = context = Context(job, self.position, self.agenda, self.recorder)
         self.callback_states, self.weights, self.saves = CallbackStates(context), Weights(context), Saves(context)

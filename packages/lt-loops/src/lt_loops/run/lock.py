@@ -115,6 +115,7 @@ class RunLock:
 
 
 def _lock(file: int) -> bool:
+    # a record lock: other hosts see it over NFS; the kernel drops it when any descriptor of the file is closed here
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -19,7 +19,7 @@ from lt_loops.logging.slot import as_number
 from lt_loops.run.elapsed import Elapsed, counted_by
 from lt_loops.run.history import History
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.setup.hooks import HookCalls
 from lt_loops.state.origin import Saved
 from lt_loops.state.position import NEVER
 from lt_loops.state.unsaved import Unsaved

@@ -89,6 +89,7 @@ class Saves(Owner):
             self.confirm()  # what failed before is known before anything is decided on it
             requests, self.requests = self.requests, []  # what on_saved asks for is for the next boundary
             each_logger(lambda logger: logger.save())  # the tree holds how far their files go
+            # own writing comes last: it finds the other files of this boundary
             for asked in sorted(requests, key=lambda request: request.write is not None):
                 # the position may be another one by the time at which the background is done with it
                 request = asked._replace(batches=self._position.batches)

@@ -14,9 +14,8 @@ from lt_core.module import LightningModule
 from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.setup.hooks import HookCalls, adapted
 from lt_loops.setup.scheduler_config import SchedulerConfig
-from lt_loops.setup.signatures import adapted
 from lt_loops.state.position import NEVER
 
 

@@ -101,6 +101,7 @@ class Training(Owner):
                 self.running.load_state_dict(shared[step.key])
             if step.key in own:
                 self.running.load_rank_state_dict(own[step.key])
+        # a step may hold graphs and buffers of the parameters that it was given: others are another start
         before, self.running.handle = self.running.handle, handle
         if self.dirty or list(map(id, before.params)) != list(map(id, handle.params)):
             self.running.drop()

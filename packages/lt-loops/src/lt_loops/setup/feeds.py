@@ -21,8 +21,8 @@ from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
 from lt_loops.arguments.problems import shown
 from lt_loops.arguments.table import Settings
+from lt_loops.setup.hooks import adapted
 from lt_loops.setup.loaders import Loaders, check_loader, checked_loaders
-from lt_loops.setup.signatures import adapted
 from lt_loops.state.position import Position
 
 

@@ -88,6 +88,7 @@ def _places(module: nn.Module) -> dict[str, _Place]:
             (vars(part), plain.keys()),
         ):
             for key in keys:
+                # no leaf: a weight that weight_norm computes of others before each forward
                 if slots[key] is not None and slots[key].is_leaf:
                     found[f"{prefix}.{key}".lstrip(".")] = _Place(slots, key, slots[key])
     return found

@@ -173,10 +173,8 @@ class Loaders:
         self.generators.update(saved.own.get("loaders", {}))
 
     def _owner(self, kind: str) -> DataSource | None:
-        for owner in (self.datamodule, self.module):
-            if owner is not None and is_overridden(owner, Stage(kind).loader, DataSource):
-                return owner
-        return None
+        name, owners = Stage(kind).loader, (self.datamodule, self.module)
+        return next((own for own in owners if own is not None and is_overridden(own, name, DataSource)), None)
 
 
 def module_of(model: Any, stage: str) -> tuple[LightningModule, dict[str, Any] | None]:

@@ -20,13 +20,13 @@ from lt_core.states import Stage
 from lt_core.step import Step
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.table import ARGUMENTS
-from lt_loops.setup.loaders import Loaders
-from lt_loops.setup.scheduler_config import SchedulerConfig
-from lt_loops.setup.signatures import (
+from lt_loops.setup.hooks import (
     OFFERED,
     adapted,
     taken_places,
 )
+from lt_loops.setup.loaders import Loaders
+from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
 def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedulers: Iterable[SchedulerConfig]) -> None:

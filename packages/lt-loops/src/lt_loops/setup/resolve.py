@@ -27,9 +27,8 @@ from lt_loops.arguments.conflicts import KINDS
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, problem_of
-from lt_loops.arguments.rules import as_list
+from lt_loops.arguments.rules import as_list, is_number
 from lt_loops.arguments.table import Settings
-from lt_loops.setup.hook_calls import order_callbacks, priority_of
 from lt_loops.setup.optimizers import Optimization
 
 
@@ -393,3 +392,35 @@ def _callbacks(settings: Settings) -> list[Callback]:
             provider = _provider(role, wanted)
             callbacks += [provider()] if provider is not None else []
     return order_callbacks(callbacks)
+
+
+def priority_of(part: Any) -> float:
+    """Return the place of a part among others, as it says; a ConfigError where it is no number."""
+    if is_number(part.priority):
+        return part.priority
+    name = (part if isinstance(part, type) else type(part)).__name__
+    raise ConfigError(f"{name}.priority is {part.priority!r}: expected a number.", code="LT759")
+
+
+def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
+    """Return callbacks in the order in which they are called.
+
+    First by ``priority``, then in the user's order, with monitors (checkpoints, early stopping) last; a
+    callback's ``before`` and ``after`` (names of classes) move it past the ones that they name.
+    """
+    ordered = sorted(callbacks, key=lambda cb: (priority_of(cb), is_overridden(cb, "on_saved", Callback)))
+    for _ in range(len(ordered)):
+        moved = False
+        for callback in list(ordered):
+            place = ordered.index(callback)
+            names = [{kind.__name__ for kind in type(cb).__mro__} for cb in ordered]
+            others = [(i, kinds) for i, kinds in enumerate(names) if i != place]
+            earliest = max((i + 1 for i, kinds in others if kinds & set(callback.after)), default=0)
+            latest = min((i for i, kinds in others if kinds & set(callback.before)), default=len(ordered))
+            target = earliest if place < earliest else min(place, latest)
+            if target != place:
+                ordered.insert(target - (target > place), ordered.pop(place))
+                moved = True
+        if not moved:
+            break
+    return ordered

@@ -16,7 +16,7 @@ from lt_core.errors import ConfigError, HookError, LtDeprecationWarning, did_you
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_loops.arguments.problems import shown, type_name
-from lt_loops.setup.signatures import parameters_of
+from lt_loops.setup.hooks import parameters_of
 
 __all__ = ["SchedulerConfig", "check_schedule_length", "read_scheduler"]
 

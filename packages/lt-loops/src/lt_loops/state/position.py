@@ -65,10 +65,6 @@ class Position:
         self.samples += samples
         self.batch, self.validated, self.exhausted = 0, -1, False
 
-    def go_on_at(self, epoch: int, batch: int, step: int) -> None:
-        """Stand where another library's run stopped."""
-        self.epoch, self.batch, self.step = epoch, batch, step
-
     def stand_at(self, batch: int) -> None:
         """Stand where it does in an epoch whose batches are other ones now, of which ``batch`` are done here."""
         if batch != self.batch:

@@ -146,6 +146,7 @@ def zero_loss(module: LightningModule) -> Tensor:
     """Return a loss whose gradients are all zero, so that a rank that skips a batch still takes part in the
     reduction.
     """
+    # of all parameters, as DDP waits for each of them; in one type, as stack takes no mixture
     terms = [p.sum() * 0.0 for p in module.parameters() if p.requires_grad]
     return torch.stack([t.to(terms[0].dtype) for t in terms]).sum()
 
@@ -157,7 +158,7 @@ def as_outputs(output: Any) -> Any:
     if output is None:
         return {}
     if isinstance(output, Tensor):
-        return {"loss": output.detach()}
+        return {"loss": output.detach()}  # a hook that keeps it must not keep the graph of each batch
     if isinstance(output, Mapping):
         return {k: v.detach() if isinstance(v, Tensor) else v for k, v in output.items()}
     return output

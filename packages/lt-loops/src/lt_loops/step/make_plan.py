@@ -16,10 +16,10 @@ from lt_core.precision import Precision
 from lt_core.step import RunningStep
 from lt_core.strategy import Strategy
 from lt_loops.run.frame import Run
+from lt_loops.setup.hooks import adapted, fitted
 from lt_loops.setup.mistakes import check_manual
 from lt_loops.setup.optimizers import Optimization, check_names, foreign_parameters, takes_closure
 from lt_loops.setup.resolve import find_step
-from lt_loops.setup.signatures import adapted, fitted
 from lt_loops.state.plan import Plan, params_of, with_arguments
 from lt_loops.state.position import Position
 from lt_loops.step.groups import check_groups

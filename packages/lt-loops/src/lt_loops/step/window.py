@@ -20,7 +20,7 @@ from lt_core.optimizer import LightningOptimizer
 from lt_core.step import RunningStep
 from lt_core.strategy import Strategy
 from lt_loops.run.frame import Run
-from lt_loops.setup.signatures import BoundHook, adapted
+from lt_loops.setup.hooks import BoundHook, adapted
 from lt_loops.state.plan import Plan, params_of
 from lt_loops.step.losses import Weight, log_returned, read_losses, sum_weights, times, zero_loss
 
@@ -153,6 +153,7 @@ class Window(RunningStep):
             correction = strategy.world_size / sum_weights(strategy, self.pending.weight)
         if isinstance(correction, Tensor) or correction != 1.0:
             for gradient in [p.grad for p in self.params if p.grad is not None]:
+                # of a sharded gradient (a DTensor) this rank's own part: a factor needs no talk of the ranks
                 part = gradient.to_local() if hasattr(gradient, "to_local") else gradient
                 part.copy_(times(part, correction)) if isinstance(correction, Tensor) else part.mul_(correction)
 

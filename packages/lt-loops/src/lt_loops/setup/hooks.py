@@ -1,4 +1,4 @@
-"""The user's steps and hooks: which arguments they take, worked out once before a run; those that do not fit."""
+"""The hooks and steps of the user's: found, checked once before a run, and called with the arguments that they take."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from lt_core.arguments import by_place, matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.dialect import Policy, dialects, spoken, spoken_by
-from lt_core.errors import HookError
+from lt_core.errors import ConfigError, HookError
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
+from lt_core.profiler import Profiler
 from lt_core.states import Stage
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.problems import shown
@@ -197,7 +198,7 @@ def why_unfit(function: Hook, name: str, offered: Sequence[str], policy: Policy)
     if not callable(own):
         return HookError(f"{name} is {shown(own)}; expected a method.", code="LT211")
     known, use = _known_uses(function, name, policy)
-    if use in known:
+    if use in known:  # for a method of a class, not of an object: a second fit looks at no signature again
         return None
     if former_parameters(function, offered) or (own is not function and not takes(own, (None, None), first=True)):
         return unfit(function, name, offered)
@@ -378,3 +379,107 @@ def unfit(
         f"{name}({', '.join((*first, *offered))}). {remedy}{more and f'{more} {understood_by()}'}",
         code="LT211",
     )
+
+
+# ---- the calls -------------------------------------------------------------------------------------------------------
+
+
+class HookCalls:
+    """The callables of each hook, in order: callbacks, then the module.
+
+    ``hooks["on_train_start"]`` is a tuple, made at the first use and kept until :meth:`forget`. Callbacks that monitor
+    come after the module at a training epoch's end: :meth:`monitors`. Dialects may have others called in place of the
+    user's module and callbacks (:meth:`lt_core.dialect.Dialect.before_run`).
+    """
+
+    def __init__(
+        self,
+        trainer: TrainerAPI,
+        module: LightningModule,
+        callbacks: list[Callback],
+        policy: Policy,
+        profiler: Profiler | None,
+    ) -> None:
+        """Look nothing up yet; ``profiler`` wraps each hook, None where there is none."""
+        self._trainer, self._module, self._callbacks = trainer, module, callbacks
+        self._policy, self._profiler = policy, profiler
+        self._found: dict[str, tuple[Hook, ...]] = {}
+        self._own: dict[str, list[Hook]] = {}
+        self._asked_for: list[Callback] | None = None
+        self._checked: tuple[Called, HookError | None]
+
+    def __getitem__(self, name: str) -> tuple[Hook, ...]:
+        found = self._found.get(name)
+        if found is None:
+            calls = [
+                *self._own.get(name, ()),
+                *self._of_callbacks(name, False if name == "on_train_epoch_end" else None),
+            ]
+            (module, _), _ = self.checked
+            if is_overridden(module, name, LightningModule):
+                calls.append(self._fitted(module, name, getattr(module, name)))
+            found = self._found[name] = tuple(calls)
+        return found
+
+    def call_first(self, name: str, call: Hook) -> None:
+        self._own.setdefault(name, []).append(call)
+        self.forget()
+
+    def monitors(self) -> list[Hook]:
+        """Return the ``on_train_epoch_end`` of the callbacks that monitor."""
+        return self._of_callbacks("on_train_epoch_end", monitors=True)
+
+    def forget(self) -> None:
+        """Look everything up again; callbacks or methods have changed."""
+        self._found.clear()
+
+    @property
+    def checked(self) -> tuple[Called, HookError | None]:
+        """Module and callbacks with the hooks that are called, and the error of one that does not fit.
+
+        Looked at once, and again for other callbacks.
+        """
+        if self._asked_for != self._callbacks:
+            self._checked = before_run(self._trainer, self._module, self._callbacks, self._policy)
+            self._asked_for = list(self._callbacks)
+        return self._checked
+
+    def _of_callbacks(self, name: str, monitors: bool | None) -> list[Hook]:
+        """Return a hook of the callbacks that monitor (True), of the others (False), or of all."""
+        return [
+            self._fitted(cb, name, BoundHook(getattr(cb, name), self._trainer, self._module))
+            for cb in self.checked[0][1]
+            if cb.monitors == monitors or monitors is None
+            if is_overridden(cb, name, Callback)
+        ]
+
+    def _fitted(self, owner: object, name: str, hook: Hook) -> Hook:
+        """Return a hook that takes lt's arguments, and is measured by the profiler."""
+        hook = adapted(hook, name, self._policy) if name in CURRENT else hook
+        return hook if self._profiler is None else self._profiler.wrap(f"{type(owner).__name__}.{name}", hook)
+
+
+def callback_hook(
+    trainer: TrainerAPI, module: LightningModule, callback: Callback, name: str, policy: Policy
+) -> Callable[[dict[str, Any]], Any] | None:
+    """Return a callback's hook that takes the checkpoint, or None; it may be called where no run is going on."""
+    if not is_overridden(callback, name, Callback):
+        return None
+    hook = BoundHook(getattr(callback, name), trainer, module)
+    if why_unfit(hook, name, ("checkpoint",), policy) is None:
+        return hook
+    (_, (called, *_)), _ = before_run(trainer, module, [callback], policy)
+    return BoundHook(getattr(called, name), trainer, module)
+
+
+def call_event(trainer: TrainerAPI, event: str, *args: Any, **kwargs: Any) -> None:
+    """Call the method ``event`` of each callback and of the module; see ``Trainer.call``."""
+    if event in CALLBACK_HOOKS | MODULE_HOOKS:
+        raise ConfigError(
+            f"trainer.call({event!r}): this is a hook, which the loop calls. Give your event another name.",
+            code="LT234",
+        )
+    module = trainer.lightning_module
+    for owner, first in (*((callback, (trainer, module)) for callback in trainer.callbacks), (module, ())):
+        if callable(method := getattr(owner, event, None)):
+            method(*first, *args, **kwargs)
