@@ -15,8 +15,12 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.step import RunningStep
 from lt_core.strategy import Strategy
+from lt_loops.logging.recorder import RunRecorder
+from lt_loops.run.agenda import Agenda
 from lt_loops.run.frame import Run
-from lt_loops.setup.hooks import adapted, fitted
+from lt_loops.run.job import Job
+from lt_loops.run.training import Training
+from lt_loops.setup.hooks import HookCalls, adapted, fitted
 from lt_loops.setup.mistakes import check_manual
 from lt_loops.setup.optimizers import Optimization, check_names, foreign_parameters, takes_closure
 from lt_loops.setup.resolve import find_step
@@ -26,78 +30,50 @@ from lt_loops.step.groups import check_groups
 
 
 def make_plan(run: Run) -> Plan:
-    """Choose the plan of ``run`` after setup and restore; called again when something marked the training dirty."""
-    training, strategy, limits, hooks = run.training, run.strategy, run.job.limits, run.hooks
+    """Choose the plan that a run trains by, fill it, and have its step begin.
+
+    Called before the loop over an epoch's batches, and there again when something marked the training dirty; where a
+    run goes on in the middle of an epoch also by ``begin_epoch``, as a validation may be due before its first batch.
+    """
+    training, strategy, job, agenda = run.training, run.strategy, run.job, run.agenda
     if training.dirty:
-        hooks.forget()
-    module, precision, made, policy = run.module, run.precision, training.optimization, run.job.policy
-    plan = Plan(training.optimizers)
-    plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
-    plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
-    if is_overridden(precision, "scale_loss", Precision):
-        plan.scale = precision.scale_loss
-    if is_overridden(precision, "unscale", Precision):
-        plan.unscale = precision.unscale
-    if is_overridden(module, "backward", LightningModule):
-        plan.backward = adapted(module.backward, "backward", policy)
-    elif is_overridden(strategy, "backward", Strategy):
-        plan.backward = strategy.backward
-    apply = partial(_apply, strategy, precision)
-    if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
-        plan.apply = apply
-    value, algorithm = limits.gradient_clip_val, limits.gradient_clip_algorithm
-    if is_overridden(module, "configure_gradient_clipping", LightningModule):
-        hook = adapted(module.configure_gradient_clipping, "configure_gradient_clipping", policy)
-        plan.clip = lambda optimizer: hook(optimizer, value, algorithm)
-    elif value:
-        clip_gradients, limit = strategy.clip_gradients, float(value)
-        plan.clip = lambda optimizer: clip_gradients(params_of(optimizer), limit, algorithm or "norm")
-    _fill_zero_grad(plan, module, strategy, run.position, policy)
+        run.hooks.forget()
+    module, precision, limits, made = run.module, run.precision, job.limits, training.optimization
+    plan = _filled(training.optimizers, run.hooks, module, strategy, precision, job)
+    _fill_zero_grad(plan, module, strategy, run.position, job.policy)
+
     window = 1 if strategy.capabilities.owns_accumulation else limits.window_of(run.position.epoch)
-    _warn_of_plan(run, window)
+    if not job.settings.fast_dev_run:
+        _warn_of_window(training, agenda, window)
+    if strategy.rank == 0 and not strategy.capabilities.sharded_parameters:
+        _warn_of_layers(training, module)
     check_manual(module, limits)  # a hook may have set it
-    asked, step = find_step(run.job.settings, limits, strategy, module, made)
-    kind = _kind_of(module, made, window, offered=policy.offers_closures)
+    asked, step = find_step(job.settings, limits, strategy, module, made)
+    kind = _kind_of(module, made, window, offered=job.policy.offers_closures)
     _check(made, module, precision, kind, window, by_itself=step is None or step.wraps)
-    check_groups(run.job.settings, strategy, step)
+    check_groups(job.settings, strategy, step)
+
     # a wrapper must know before the forward of the last micro-batch that it is the last
     unknown_end = window > 1 and run.data.length is None
     afterwards = kind in ("manual", "closure") or made.names is not None or unknown_end
+    # gradients are reduced by reduce_gradients when a window is done, and the strategy's wrapper is passed by
     direct = strategy.capabilities.syncs_in_forward and (afterwards or (step is not None and step.repeats_forward))
-    # the module's own where the strategy has nothing to wrap, or gradients are reduced by reduce_gradients
     bound = module.training_step if direct else strategy.bind(run.model, "training_step")
-    bound = precision.wrap_step(bound)
-    if run.job.compile_options is not None:
-        from lt_loops.state.compile_report import compiled
-
-        bound = compiled(bound, run.job.compile_options, run.recorder)
-    if (profiler := run.job.profiler) is not None:
-        bound = profiler.wrap("training_step", bound)
     more = () if step is None else step.arguments
-    plan.step, taken = fitted(module.training_step, bound, ("batch", "batch_idx", *more), policy)
+    plan.step, taken = fitted(
+        module.training_step, _wrapped(bound, precision, job, run.recorder), ("batch", "batch_idx", *more), job.policy
+    )
     plan.takes_index = taken > 1
-    if profiler is not None:
-        plan.measure(profiler, apply)
-    run.agenda.step_by(window, 1 if step is None else step.most_steps)
-    own: RunningStep | None = None
-    # imported where they are needed: most fits are plain, and every import is start-up time
-    if kind == "manual":
-        from lt_loops.step.manual import Manual
+    if job.profiler is not None:
+        plan.measure(job.profiler, partial(_apply, strategy, precision))
+    agenda.step_by(window, 1 if step is None else step.most_steps)
 
-        own = Manual(run, plan)
-    elif kind == "closure":
-        from lt_loops.step.closure import ClosureWindow
-
-        own = ClosureWindow(run, plan, direct)
-    elif kind != "plain" or (step is not None and step.wraps):
-        from lt_loops.step.window import Window
-
-        own = Window(run, plan, direct)
-    plan.running = own
+    if kind != "plain" or (step is not None and step.wraps):
+        plan.running = _step_of(kind)(run, plan, direct)
     if step is not None:
         from lt_loops.step.handle import Handle
 
-        handle = Handle(run, plan, direct, own if step.wraps else None, kind)
+        handle = Handle(run, plan, direct, plan.running if step.wraps else None, kind)
         against = ["automatic_optimization=False: your training_step steps the optimizers"]
         reasons = [*(against if kind == "manual" and not step.wraps else ()), *step.reasons(handle)]
         if reasons:
@@ -107,6 +83,63 @@ def make_plan(run: Run) -> Plan:
             plan.step, plan.takes_index = plan.running.bind(plan.step), True
     training.use(plan, step)
     return plan
+
+
+def _filled(
+    optimizers: list[Optimizer],
+    hooks: HookCalls,
+    module: LightningModule,
+    strategy: Strategy,
+    precision: Precision,
+    job: Job,
+) -> Plan:
+    """Return a plan with the callables around a step, of hooks, precision and strategy; None for what nobody asks."""
+    plan = Plan(optimizers)
+    plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
+    plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
+    if is_overridden(precision, "scale_loss", Precision):
+        plan.scale = precision.scale_loss
+    if is_overridden(precision, "unscale", Precision):
+        plan.unscale = precision.unscale
+    if is_overridden(module, "backward", LightningModule):
+        plan.backward = adapted(module.backward, "backward", job.policy)
+    elif is_overridden(strategy, "backward", Strategy):
+        plan.backward = strategy.backward
+    if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
+        plan.apply = partial(_apply, strategy, precision)
+    value, algorithm = job.limits.gradient_clip_val, job.limits.gradient_clip_algorithm
+    if is_overridden(module, "configure_gradient_clipping", LightningModule):
+        hook = adapted(module.configure_gradient_clipping, "configure_gradient_clipping", job.policy)
+        plan.clip = lambda optimizer: hook(optimizer, value, algorithm)
+    elif value:
+        clip_gradients, limit = strategy.clip_gradients, float(value)
+        plan.clip = lambda optimizer: clip_gradients(params_of(optimizer), limit, algorithm or "norm")
+    return plan
+
+
+def _wrapped(step: Callable[..., Any], precision: Precision, job: Job, recorder: RunRecorder) -> Callable[..., Any]:
+    """Return a training step in the number format, compiled and measured where that is asked for."""
+    step = precision.wrap_step(step)
+    if job.compile_options is not None:
+        from lt_loops.state.compile_report import compiled
+
+        step = compiled(step, job.compile_options, recorder)
+    return step if job.profiler is None else job.profiler.wrap("training_step", step)
+
+
+def _step_of(kind: str) -> Callable[[Run, Plan, bool], RunningStep]:
+    """Return lt's own step of a kind; imported where it is needed, as most fits are plain."""
+    if kind == "manual":
+        from lt_loops.step.manual import Manual
+
+        return Manual
+    if kind == "closure":
+        from lt_loops.step.closure import ClosureWindow
+
+        return ClosureWindow
+    from lt_loops.step.window import Window
+
+    return Window
 
 
 def _kind_of(module: LightningModule, made: Optimization, window: int, *, offered: bool) -> str:
@@ -161,20 +194,22 @@ def _fill_zero_grad(
         plan.params = params_of(*optimizers)
 
 
-def _warn_of_plan(run: Run, window: int) -> None:
-    """Warn of new windows that are longer than an epoch, and of layers that came after the optimizers."""
-    training, strategy, batches = run.training, run.strategy, run.agenda.num_batches
-    is_new = run.agenda.window != window if hasattr(training, "plan") else not run.position.step
-    if is_new and not run.job.settings.fast_dev_run and 0 < batches < window:
+def _warn_of_window(training: Training, agenda: Agenda, window: int) -> None:
+    """Warn of a new window that is longer than an epoch."""
+    is_new = agenda.window != window if hasattr(training, "plan") else not agenda.position.step
+    if is_new and 0 < (batches := agenda.num_batches) < window:
         warn(
             f"accumulate_grad_batches={window} is above the {batches:.0f} batches of an epoch, and the rest at "
             f"an epoch's end takes a step: there is one step an epoch. Write accumulate_grad_batches={batches:.0f}.",
             code="LT523",
         )
-    replaced = {*map(id, foreign_parameters(training.optimizers, run.module))} - training.optimization.foreign
-    if replaced and strategy.rank == 0 and not strategy.capabilities.sharded_parameters:
+
+
+def _warn_of_layers(training: Training, module: LightningModule) -> None:
+    """Warn of layers that came after the optimizers."""
+    if {*map(id, foreign_parameters(training.optimizers, module))} - training.optimization.foreign:
         warn(
-            f"Layers of {type(run.module).__name__} were replaced after configure_optimizers: the new ones are not "
+            f"Layers of {type(module).__name__} were replaced after configure_optimizers: the new ones are not "
             "trained, and steps go to parameters that the module does not have. Make layers in setup or "
             "configure_model.",
             code="LT245",

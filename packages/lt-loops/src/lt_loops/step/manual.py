@@ -18,7 +18,8 @@ from lt_loops.state.plan import Plan
 class Manual(RunningStep):
     """Gives ``manual_backward`` and the optimizers' ``step`` the Trainer's scaling, clipping, syncing and counting."""
 
-    def __init__(self, run: Run, plan: Plan) -> None:
+    def __init__(self, run: Run, plan: Plan, direct: bool) -> None:
+        """Read the run; ``direct`` is of no matter, as the user says when to reduce gradients."""
         self.plan, self.training = plan, run.training
         self.module, self.strategy, self.precision, self.feed = run.module, run.strategy, run.precision, run.data.feed
         run.position.micro = 0  # files of earlier versions may hold the middle of a window
