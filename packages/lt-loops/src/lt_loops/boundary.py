@@ -1,7 +1,5 @@
 """What happens between batches and between epochs: logs, saves, validation, limits. The step itself is in fit.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any

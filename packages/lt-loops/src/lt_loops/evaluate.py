@@ -1,7 +1,5 @@
 """Validation, test and prediction: read the loaders without gradients; fold the logged values, or keep the outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice

@@ -1,7 +1,5 @@
 """Training: the loop over epochs and batches, read from top to bottom."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

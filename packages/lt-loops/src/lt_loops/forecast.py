@@ -1,7 +1,5 @@
 """Numbers of a fit that has not begun, for a package that tells them beforehand (lt-explain)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from torch.optim import Optimizer

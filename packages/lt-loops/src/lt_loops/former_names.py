@@ -3,8 +3,6 @@
 lt-compat understands them all (:mod:`lt_core.dialect`); lt itself knows none of their meanings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from lt_core.plugins import install_hint

@@ -1,7 +1,5 @@
 """From a run that has just begun to one that can take its first step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The frame around a run in one process, opened before it, and closed after it whatever happens."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -1,7 +1,5 @@
 """A short run on a snapshot that is restored exactly: what finders of learning rates and batch sizes are made of."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """The Trainer's attributes for users and callbacks: a view on its present run, or on the last one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal

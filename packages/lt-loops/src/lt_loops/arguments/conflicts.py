@@ -1,7 +1,5 @@
 """Arguments of the Trainer that are fine by themselves and cannot both be had."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The names of number formats, and the older spellings of each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

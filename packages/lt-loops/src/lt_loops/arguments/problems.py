@@ -1,7 +1,5 @@
 """What is wrong with the arguments of one call, collected and raised together."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

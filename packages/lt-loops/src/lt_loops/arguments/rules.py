@@ -3,8 +3,6 @@
 A rule takes name and value and returns the problem; none knows another argument. A form takes a checked value.
 """
 
-from __future__ import annotations
-
 import os
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which file ``ckpt_path`` means: a path, ``"best"``, ``"last"`` or ``"auto"``."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """A checkpoint that a run starts from: read, and refused where nothing can resume from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any

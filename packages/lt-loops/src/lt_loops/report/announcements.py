@@ -1,7 +1,5 @@
 """Lines that a fit prints when it begins and ends; ``Trainer(enable_progress_bar=False)`` keeps it quiet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

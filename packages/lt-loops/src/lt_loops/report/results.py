@@ -1,7 +1,5 @@
 """The table of results that ``validate`` and ``test`` print."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Mapping, Sequence

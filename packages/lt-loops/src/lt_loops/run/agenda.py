@@ -5,8 +5,6 @@ takes the least. At that boundary, and at one that was asked for before it, ``af
 something is due.
 """
 
-from __future__ import annotations
-
 from lt_loops.state.position import NEVER, Position
 
 

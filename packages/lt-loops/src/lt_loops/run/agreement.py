@@ -1,7 +1,5 @@
 """How several ranks agree on the step at which a signal stops them, without a sync of its own in any step."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 

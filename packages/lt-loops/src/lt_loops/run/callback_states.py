@@ -1,7 +1,5 @@
 """The states of a run's callbacks, and their hooks that see a checkpoint."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

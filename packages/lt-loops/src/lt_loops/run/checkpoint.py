@@ -16,8 +16,6 @@ Where an optional part (a logger, a callback, a datamodule) failed, or is not pl
 and why; ``lt_types`` says where values were of another type (:mod:`lt_core.files.typed_data`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version

@@ -1,7 +1,5 @@
 """How much of a fit is done, in every unit that a duration has, and at which batch more of it can be."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from importlib.util import find_spec

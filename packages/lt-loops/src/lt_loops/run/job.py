@@ -1,7 +1,5 @@
 """The request for a run, and the context that its owners share; neither is replaced during the run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """The lock of a run: one process at a time writes its checkpoints and its rows."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

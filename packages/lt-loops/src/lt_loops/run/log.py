@@ -1,7 +1,5 @@
 """The way of metrics to the loggers, and when; a logger that fails never ends a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

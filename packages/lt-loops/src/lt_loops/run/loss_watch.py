@@ -1,7 +1,5 @@
 """Watches the losses of a fit: one that is not finite, and batches that have none."""
 
-from __future__ import annotations
-
 import cmath
 from collections.abc import Mapping
 from typing import Any

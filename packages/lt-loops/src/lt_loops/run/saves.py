@@ -1,7 +1,5 @@
 """Save points: callbacks ask, the loop saves when a boundary is complete."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial

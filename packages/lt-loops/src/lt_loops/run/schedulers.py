@@ -1,7 +1,5 @@
 """When learning-rate schedulers step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

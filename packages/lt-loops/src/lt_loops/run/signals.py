@@ -1,7 +1,5 @@
 """Signals: a handler sets a flag, the loop stops at a batch boundary, or where it waits for a batch in vain."""
 
-from __future__ import annotations
-
 import _thread
 import contextlib
 import multiprocessing

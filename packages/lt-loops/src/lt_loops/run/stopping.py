@@ -1,7 +1,5 @@
 """Where a run ends: limits, time, a user's wish, signals; and why."""
 
-from __future__ import annotations
-
 import math
 import signal
 import time

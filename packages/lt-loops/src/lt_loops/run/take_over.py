@@ -1,7 +1,5 @@
 """Results of a run in other processes, taken over by the process that started it."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The module of a run as its strategy has placed it: weights, hyperparameters, the strategy's own state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """How a run reads its loaders: their feeds, and the way of a batch to the device."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """The hooks and steps of the user's: found, checked once before a run, and called with the arguments that they take."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Layers that ``setup`` or ``configure_model`` makes: whether a run continues with the new or the old ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple

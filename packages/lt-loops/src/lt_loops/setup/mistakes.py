@@ -1,7 +1,5 @@
 """Mistakes found before a run: missing steps and loaders, monitors of nothing, near misses of names."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """The result of ``configure_optimizers`` in one form, for all of its many forms."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Names become objects: accelerator, strategy, precision, step, loggers, callbacks and profiler of a Trainer."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping

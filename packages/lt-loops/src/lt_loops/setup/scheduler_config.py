@@ -1,7 +1,5 @@
 """A learning-rate scheduler and when it steps, read from the result of ``configure_optimizers``."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

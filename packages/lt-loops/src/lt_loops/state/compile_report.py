@@ -1,7 +1,5 @@
 """``Trainer(compile=...)``: the compiled step, and what torch.compile made of it, reported after the first epoch."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """The plan of a training step, and the blocks of every kind of step but the plain one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast

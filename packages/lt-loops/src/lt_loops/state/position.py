@@ -1,7 +1,5 @@
 """Where a run stands, as plain numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Optional parts of a checkpoint that failed: the rest is written all the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

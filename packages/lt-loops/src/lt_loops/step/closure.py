@@ -1,7 +1,5 @@
 """Windows whose step runs inside a closure: optimizers that take one, and modules with their own ``optimizer_step``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any

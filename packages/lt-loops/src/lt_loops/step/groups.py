@@ -1,7 +1,5 @@
 """Several steps as one program, on devices that record operations and run them later, such as XLA's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from lt_core.errors import ConfigError

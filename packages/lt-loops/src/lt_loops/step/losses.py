@@ -1,7 +1,5 @@
 """Reading the result of a training step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any

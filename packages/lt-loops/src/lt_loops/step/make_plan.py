@@ -1,7 +1,5 @@
 """The plan that a run trains by: chosen before the loop, and again after a change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Manual optimization: the user's ``training_step`` runs backward and steps the optimizers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

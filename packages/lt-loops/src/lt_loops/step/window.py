@@ -3,8 +3,6 @@
 The accumulated and several plans are made of these two blocks; closure.py puts them into a closure.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
