@@ -1,4 +1,4 @@
-"""What happens between batches and between epochs: logs, saves, validation, limits. The step itself is in fit.py."""
+"""The boundaries between batches and between epochs: logs, saves, validation, limits. The step itself is in fit.py."""
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -23,7 +23,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     data = run.data
     run.phase = "train"
     data.drop_outdated()
-    data.put_generators_back()  # what setting up has drawn since the file was read does not count
+    data.put_generators_back()  # draws of setting up since the file was read do not count
     feed = data.ensure()
     position = run.position
     if position.batch == 0:
@@ -72,14 +72,14 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
         if run.stopping.obeys_signal():
             announce_signal(run)
             return True
-    run.training.schedulers.watch()  # after the validation, which logs what they watch
+    run.training.schedulers.watch()  # after the validation, which logs their monitors
     if not resumed:  # after a resume train_epoch does, when it has made the plan
         run.look_ahead()
     return run.stopping.ends_epoch()
 
 
 def announce_signal(run: Run) -> None:
-    """Have the hooks hear of a signal that ends the run, once, and save what resumes it."""
+    """Have the hooks hear of a signal that ends the run, once, and save for a resume."""
     if run.stopping.leaving and not run.stopping.announced:
         run.stopping.announced = True
         run.call("on_interrupt", phase="on_interrupt")
@@ -119,7 +119,7 @@ def validate(run: Run) -> None:
 
 
 def leave_training(run: Run) -> None:
-    """Note where the data stands, let go of what only training needs, and say where much time went to waiting."""
+    """Note the place in the data, let go of training's own memory, and say where much time went to waiting."""
     serve_at_end(run)  # a signal that came when the epoch's last boundary was done
     run.phase = ""
     run.data.leave()

@@ -149,7 +149,7 @@ def train_epoch(run: Run) -> None:
                     if params is None:
                         zero_grad(optimizer)
                     else:
-                        # what optimizer.zero_grad() does, without its record for the profiler of torch in every step
+                        # as optimizer.zero_grad(), without its record for the profiler of torch in every step
                         for p in params:
                             p.grad = None
                     if uneven and feed.weight != 1.0:

@@ -85,9 +85,7 @@ class FitResult:
         """
         draw = plugins.find("defaults", "plot")
         if draw is None:
-            raise ConfigError(
-                f"result.plot() draws by what lt-cli brings: {plugins.install_hint('lt-cli[plot]')}.", code="LT228"
-            )
+            raise ConfigError(f"result.plot() comes with lt-cli: {plugins.install_hint('lt-cli[plot]')}.", code="LT228")
         points = {name: list(zip(self.history.steps(name), self.history[name], strict=True)) for name in self.history}
         figure: Figure = draw(points, metrics, axis=x, smooth=smooth, logarithmic=log)
         return figure

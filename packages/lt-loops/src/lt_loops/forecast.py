@@ -23,7 +23,7 @@ def optimizers_of(module: LightningModule) -> list[Optimizer]:
 
 
 def steps_of(trainer: TrainerView, strategy: Strategy) -> list[tuple[str, Step]]:
-    """Return the training steps of other packages that the Trainer would take, each with what asks for it."""
+    """Return the training steps of other packages that the Trainer would take, each with its origin."""
     return list(asked_steps(trainer.settings, trainer._limits, strategy))
 
 
@@ -40,5 +40,5 @@ def steps_of_fit(trainer: TrainerView, batches: int | float, window: int | None)
 
 
 def restored() -> list[tuple[str, str]]:
-    """Return when a fit that resumes takes back what of its checkpoint, in this order."""
+    """Return the stages of a restore and the parts of a checkpoint that each takes back, in order."""
     return [(when, what) for when, what, *_ in RESTORED]

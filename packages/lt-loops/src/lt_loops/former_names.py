@@ -117,7 +117,7 @@ ATTRIBUTES: Mapping[str, str] = {
 """Attributes of a Trainer that are no more."""
 
 CLASS_METHODS: Mapping[str, str] = {
-    "add_argparse_args": "LightningCLI, or parser.add_argument for those that you need",
+    "add_argparse_args": "LightningCLI, or parser.add_argument for the ones that you need",
     "default_attributes": "inspect.signature(Trainer)",
     "from_argparse_args": "Trainer(max_epochs=args.max_epochs, ...)",
 }

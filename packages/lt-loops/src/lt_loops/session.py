@@ -44,7 +44,7 @@ class Session:
         self.lent = ExitStack()  # changes outside of the run, put back in the reverse order
 
     def __enter__(self) -> None:
-        """Open the strategy and attach everything; what fails here closes the strategy again."""
+        """Open the strategy and attach everything; a failure closes the strategy again."""
         settings = self.run.job.settings
         self.lent.enter_context(silenced(settings.silence))  # the Trainer's own call is in another process, maybe
         self.lent.enter_context(_torch_settings(settings, self.run.stage))
@@ -126,7 +126,7 @@ class Session:
         self.lent.close()
 
     def _call_on_exception(self, error: BaseException) -> None:
-        """Call each ``on_exception`` by itself: one that raises does not keep the others from saving what they can."""
+        """Call each ``on_exception`` by itself: one that raises keeps no other from saving."""
         run = self.run
         run.recorder.enter("on_exception")
         for hook in run.hooks["on_exception"]:
@@ -167,7 +167,7 @@ class Session:
 
 
 def _note_holders(error: BaseException, *holders: Any) -> None:
-    """Say what holds the memory of a device that has no more, where lt-memory is installed."""
+    """Name the holders of a full device's memory, where lt-memory is installed."""
     if (out_of_memory := plugins.find("defaults", "out_of_memory")) is not None:
         error.add_note(f"lt: {out_of_memory(*holders)}")
 
@@ -227,7 +227,7 @@ def _forget_cast_weights(*step: object) -> None:
 
 
 def _explain(losses: LossWatch, module: LightningModule, optimizers: list[Optimizer], error: BaseException) -> None:
-    """Say what errors of torch and Python that many meet mean here: in a note, or in place of their text."""
+    """Explain frequent errors of torch and Python: in a note, or in place of their text."""
     text, who = str(error), type(module).__name__
     if isinstance(error, RuntimeError) and "returned nan values" in text:
         error.add_note(f"lt: {losses.describe_anomaly()} [LT341]")
@@ -253,7 +253,7 @@ def _explain(losses: LossWatch, module: LightningModule, optimizers: list[Optimi
     if isinstance(error, TypeError) and (found := re.match(r"ModuleBase\.(\w+)\(\) (.*?)(\. Did|$)", text)):
         takes = list(inspect.signature(getattr(type(module), found[1])).parameters)[1:]
         slip = re.search(r"unexpected keyword argument '(\w+)'", text)
-        meant = did_you_mean(slip[1], takes) if slip else ""  # what Python 3.13 says of it was cut off
+        meant = did_you_mean(slip[1], takes) if slip else ""  # Python 3.13's own suggestion was cut off
         error.args = (f"{who}: self.{found[1]}() {found[2]}.{meant} It takes {', '.join(takes)}. [LT505]",)
 
 

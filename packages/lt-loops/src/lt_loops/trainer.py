@@ -119,7 +119,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     """
 
     policy: ClassVar[Policy] = Policy()
-    """What runs do otherwise than lt does; the Trainer of ``lt.compat`` sets it."""
+    """Behaviour of runs that differs from lt's own; the Trainer of ``lt.compat`` sets it."""
 
     former_arguments: ClassVar[tuple[str, ...]] = tuple(name for name, row in ARGUMENTS.items() if row.former)
     """Arguments that the constructor takes with a note on today's spelling, and that its signature does not show."""
@@ -415,7 +415,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             self._fitted = run
             if self._settings.enable_progress_bar is not False:
                 self._print_logger_hint()
-        self._exit_after_signal(run.stopping)  # its status is what schedulers wait for, also after a failed save
+        self._exit_after_signal(run.stopping)  # schedulers wait for its status, also after a failed save
         if result.save_error:
             raise CheckpointError(
                 f"Training ended ({run.stopping.reason}), but the last state that was to be saved is not on disk: "
@@ -477,7 +477,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             weights_only: only weights and hyperparameters.
             storage_options: for the CheckpointIO; ours takes them for URLs, as the arguments of fsspec's file system.
             trainable_only: leave out the parameters that do not require gradients; a load names them, and compares
-                the module's own values with those of this run.
+                the module's own values with the values of this run.
             exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
             mark: goes into the file's header, as in :meth:`request_save`.
 
@@ -500,7 +500,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             contents = contents._replace(weights_only=True)
         to_loggers = run.log.each if run.is_live else None
         failed = run.saves.save_now(path, contents, partial(capture, run), storage_options, to_loggers, mark)
-        if failed is not None and run.status == "running":  # where it ends by an exception, the file is what counts
+        if failed is not None and run.status == "running":  # where it ends by an exception, the file counts more
             raise failed
 
     def request_save(
@@ -546,7 +546,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         Where no logger can show it, it becomes a file below ``log_dir/media``; the first time says so.
 
         Args:
-            name: what to call it; ``/`` makes groups.
+            name: of the entry; ``/`` makes groups.
             value: anything that :func:`lt_loggers.media.as_media` knows, or a library's own object.
             step: x axis; default: the last optimizer step.
         """

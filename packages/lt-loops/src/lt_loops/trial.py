@@ -1,4 +1,4 @@
-"""A short run on a snapshot that is restored exactly: what finders of learning rates and batch sizes are made of."""
+"""A short run on a snapshot that is restored exactly, for finders of learning rates and batch sizes."""
 
 import copy
 import time
@@ -89,8 +89,8 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
     if overrides.pop("new_loaders", True) or outer.data.is_open:
         loaders = loaders.anew()
     else:
-        loaders.as_first_asked("train", outer.position)  # what that draws is the fit's
-    outer.saves.confirm()  # what of it is still being written is not the trial's affair
+        loaders.as_first_asked("train", outer.position)  # its draws are the fit's
+    outer.saves.confirm()  # a file that is still being written is the fit's affair
     with (
         preserve_generators(),  # first, so that they are put back last
         preserve_owned_generators(loaders),

@@ -63,7 +63,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def settings(self) -> Settings:
-        """The arguments as they count, with what follows from others worked out."""
+        """The arguments as they count, with their consequences for one another."""
         return self._settings
 
     # ---- who and where -----------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""What a Trainer is asked for: each argument checked once, in one form."""
+"""The arguments of a Trainer: each checked once, in one form."""

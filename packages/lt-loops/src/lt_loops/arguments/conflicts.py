@@ -24,11 +24,11 @@ BAREBONES: dict[str, tuple[Any, ...]] = {
     "detect_anomaly": (False,),
     "profiler": (None,),
 }
-"""What barebones turns off: the value that it sets, and others that agree with it (None always does)."""
+"""Arguments turned off by barebones: the value that it sets, and others that agree with it (None always does)."""
 
 
 KINDS = (Precision, Environment, CheckpointIO, Launcher)
-"""What ``Trainer(plugins=...)`` takes, one of each."""
+"""Kinds of ``Trainer(plugins=...)``, one of each."""
 
 
 def find_conflicts(given: Mapping[str, Any]) -> Iterator[Problem]:

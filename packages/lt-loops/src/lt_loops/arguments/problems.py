@@ -1,4 +1,4 @@
-"""What is wrong with the arguments of one call, collected and raised together."""
+"""Problems with the arguments of one call, collected and raised together."""
 
 import reprlib
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from lt_core.errors import ConfigError, ConfigTypeError
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: the text names argument, value, what was expected and the way out.
+    """One problem: its text names the argument, the value, the expectation and the way out.
 
     Attributes:
         text: see above.

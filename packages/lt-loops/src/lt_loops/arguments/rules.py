@@ -1,4 +1,4 @@
-"""What an argument of the Trainer may be by itself, and the form in which it then counts.
+"""Rules for the Trainer's arguments, each by itself, and the form in which a value counts.
 
 A rule takes name and value and returns the problem; none knows another argument. A form takes a checked value.
 """

@@ -44,7 +44,7 @@ DEFAULT_EPOCHS = 1000
 """Of a fit without a limit."""
 
 Plugin = Precision | CheckpointIO | Environment | Launcher
-"""What ``Trainer(plugins=...)`` takes."""
+"""Kinds of ``Trainer(plugins=...)``."""
 
 
 PREFIX = "PL_TRAINER_"
@@ -56,7 +56,7 @@ LookUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Argument:
-    """What the table says of an argument, beside its name, and its type and default in :class:`Settings`.
+    """The row of an argument, beside its name, and its type and default in :class:`Settings`.
 
     Attributes:
         check: returns the problem of a value; not called for None, which stands for the default.

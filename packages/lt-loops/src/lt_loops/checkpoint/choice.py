@@ -65,9 +65,9 @@ def choose_checkpoint(
 def agreed_choice(
     trainer: TrainerAPI, chosen: str | None, word: str, header: Header, stage: str
 ) -> tuple[str | None, Header]:
-    """Return, on every rank, the checkpoint that rank 0 chose, and its run: what ranks see of a folder may differ.
+    """Return, on every rank, the checkpoint that rank 0 chose, and its run: ranks may see different files in a folder.
 
-    ``chosen`` is what :func:`choose_checkpoint` made of ``word`` here; ``header`` says which run this is.
+    ``chosen`` is the result of :func:`choose_checkpoint` for ``word`` here; ``header`` says which run this is.
 
     Raises:
         CheckpointError: on every rank, where rank 0 found none.
@@ -117,7 +117,7 @@ _NEWEST = ("last", "auto", "hpc")
 """Words for the newest checkpoint; the third is Lightning's."""
 
 WORDS = ("best", *_NEWEST)
-"""What stands for a checkpoint in place of its path."""
+"""Words for a checkpoint in place of its path."""
 
 
 WRITERS = ("checkpoint", "exception_checkpoint")
@@ -180,7 +180,7 @@ def _newest(trainer: TrainerAPI, stage: str, task: str) -> str | None:
 def newest_first(
     files: Mapping[str, int], headers: Mapping[str, Header | None], *, resuming: bool = False
 ) -> list[str]:
-    """Return files in the order in which they were written, the newest first, by what they say of themselves.
+    """Return files in the order in which they were written, the newest first, by their own headers.
 
     - A file that holds its time of writing goes by that; of one moment the higher step is the newer. Beside other runs
       no time counts that is still to come, as its host's clock was ahead, but the file's own, or its run's before.
@@ -190,7 +190,7 @@ def newest_first(
 
     Args:
         files: the time of each file, in nanoseconds.
-        headers: what each file says of itself; None for nothing.
+        headers: of each file; None where it has none.
         resuming: files that hold weights only come last: no training resumes from them.
     """
     now, timed, untimed = time.time_ns(), defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)

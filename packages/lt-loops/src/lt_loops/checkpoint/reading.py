@@ -84,7 +84,7 @@ def place_of_others(
 ) -> tuple[int, int, int]:
     """Return epoch, batch and step where the run stood that wrote a file which is not lt's, as a dialect reads it.
 
-    ``batches`` are those of an epoch, ``window`` says how many made an optimizer step in one.
+    ``batches``: of an epoch; ``window``: batches of an optimizer step in an epoch.
 
     Raises:
         CheckpointError: where none does.

@@ -1,1 +1,1 @@
-"""One run and its owners: each holds its slots, is their only writer, and learns what happened by its methods."""
+"""One run and its owners: each holds its slots, is their only writer, and is told of events by its methods."""

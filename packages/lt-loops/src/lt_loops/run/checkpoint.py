@@ -2,7 +2,7 @@
 
 The file begins with its header, ``lt_header`` (:mod:`lt_core.files.checkpoint_header`). It has Lightning's
 layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_schedulers``, ``callbacks``,
-``hyper_parameters``...). What lt needs beyond it to continue exactly is under ``lt``:
+``hyper_parameters``...). Beyond it, for an exact continuation, it has under ``lt``:
 
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,

@@ -20,7 +20,7 @@ class TrainingData(Owner):
 
     Attributes:
         feed: None before anybody wants its length, and outside of ``fit``.
-        outdated: the loaders are to be asked for again before the next epoch; until then the present feed is read.
+        outdated: the loaders must be asked for again before the next epoch; until then the present feed is read.
         samples_elsewhere: samples of the present epoch consumed in processes that have ended.
     """
 
@@ -54,7 +54,7 @@ class TrainingData(Owner):
         return self.feed
 
     def drop_outdated(self) -> None:
-        """Let go of the feed where the loaders are to be asked for again before the epoch that begins."""
+        """Let go of the feed where the loaders must be asked for again before the epoch that begins."""
         if self.feed is None or self._position.batch:
             return
         if self.outdated or self._feeds.are_outdated("train"):

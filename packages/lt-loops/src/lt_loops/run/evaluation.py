@@ -28,7 +28,7 @@ class PartialValidation(NamedTuple):
     Attributes:
         place: which validation it is.
         batches: done, of all loaders together.
-        sums: of what they logged.
+        sums: of their logged values.
         generators: from which the next batch draws.
         steps: rows of step values that were sent, by stage.
     """
@@ -183,7 +183,7 @@ class Evaluation(Owner):
         return self._made.get(stage)
 
     def drop_outdated(self) -> None:
-        """Let go of the feeds of the validation where its loaders are to be asked for again."""
+        """Let go of the feeds of the validation where its loaders must be asked for again."""
         if self._feeds.are_outdated("validate"):
             self._feeds.forget("validate")
             for feed in self._made.pop("validate", ()):
@@ -229,7 +229,7 @@ class Evaluation(Owner):
         restore_generators(partial.generators)
 
     def _place(self, feeds: list[Feed]) -> list[Any]:
-        """Return what tells one validation from others: when it is, how much each loader reads, in which batches."""
+        """Return the mark of one validation: when it is, how much each loader reads, in which batches."""
         position, most = self._position, eval_limits(self._limits, "validate", feeds)
         sizes = [getattr(feed.loader, "batch_size", None) for feed in feeds]
         return [position.epoch, position.batch, *most, *sizes]
@@ -252,7 +252,7 @@ class Evaluation(Owner):
         return {"eval_steps": steps, "val_check_passed": counted_by(self._every)}
 
     def rank_state(self) -> dict[str, Any]:
-        """Return the random generators, and what of a validation is done."""
+        """Return the random generators, and the part of a validation that is done."""
         partial = {} if self._partial is None else {"validation": self._partial._asdict()}
         return {"generators": capture_generators() if self.before is None else self.before[0], **partial}
 

@@ -1,4 +1,4 @@
-"""One run: its position, its owners and what they share. The Trainer makes it and keeps it."""
+"""One run: its position, its owners and their context. The Trainer makes it and keeps it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Run:
         feeds: makes a feed of a loader.
         agenda: the next batch at which something is due.
         history: the rows sent to the loggers, as columns.
-        compile_report: what torch.compile does in this run; None where nothing is compiled.
+        compile_report: on torch.compile in this run; None where nothing is compiled.
     """
 
     def __init__(self, job: Job, set_current_run: Callable[[Run], None], last: Run | None = None) -> None:
@@ -102,7 +102,7 @@ class Run:
             self.origin.header = last.origin.header
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what calls hooks: it is made where a run begins."""
+        """Leave out the calls of hooks: they are made where a run begins."""
         return {name: value for name, value in vars(self).items() if name != "hooks"}
 
     def child(self, callbacks: list[Callback], loaders: Loaders) -> Run:
@@ -158,7 +158,7 @@ class Run:
     def attach(self) -> None:
         """Have the module, with every LightningModule inside, the datamodule and the callbacks belong to this run.
 
-        What they belonged to before is kept for :meth:`detach`: a run may be inside a hook of another one.
+        Their run before is kept for :meth:`detach`: a run may be inside a hook of another one.
         """
         self.recorder.module, self.recorder.callbacks = self.module, self.callbacks
         for part, before in self.module._attach_run(self.trainer, self.recorder).items():

@@ -27,12 +27,12 @@ class Host(TrainerAPI, Protocol):
 
     @property
     def state(self) -> Any:
-        """What runs, in the words that ``setup`` and ``teardown`` get where the policy says so."""
+        """The running method, in the words that ``setup`` and ``teardown`` get where the policy says so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Job:
-    """What to do with which module and which data; the Trainer makes it.
+    """A request for a run: its module, its data, its settings; the Trainer makes it.
 
     Attributes:
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
@@ -88,7 +88,7 @@ class Context:
 
 
 class Owner:
-    """Holds a part of a run's state; :mod:`lt_loops.run.checkpoint` lists what of it a checkpoint holds."""
+    """Holds a part of a run's state; :mod:`lt_loops.run.checkpoint` lists the parts that a checkpoint holds."""
 
     def __init__(self, context: Context) -> None:
         self._job = job = context.job

@@ -17,7 +17,7 @@ except ImportError:  # Windows: no lock
     fcntl = None  # type: ignore[assignment]
 
 _BEAT = 1.0
-"""Seconds between two signs of life of whoever holds a lock."""
+"""Seconds between two signs of life of a lock's holder."""
 
 _WATCH = 5.0
 """Seconds in which one of another host must be seen."""
@@ -27,7 +27,7 @@ _ours: set[Path] = set()
 
 
 class RunLock:
-    """Locks a file beside what a run writes, for as long as the process lives: the kernel unlocks it with kill -9 too.
+    """Locks a file beside a run's own, for as long as the process lives: the kernel unlocks it with kill -9 too.
 
     It is a record lock, which forks do not inherit: the loader workers of a killed process keep nothing. The file says
     where it lies, for which host and process. What is said from elsewhere (a folder that was copied or renamed) counts
@@ -41,7 +41,7 @@ class RunLock:
         self._beating: tuple[Thread, Event] | None = None  # made in the process that runs
 
     def claim(self, run: str, folders: Iterable[str]) -> str:
-        """Lock ``run`` in those of the ``folders`` that are there; return which process has it, or nothing."""
+        """Lock ``run`` in the ``folders`` that exist; return the process that has it, or nothing."""
         self._pid = os.getpid()
         for folder in folders:
             with suppress(OSError, RuntimeError):  # the latter: a link to itself
@@ -75,7 +75,7 @@ class RunLock:
                 if not taken:
                     return ""
                 if not _is_at(file, path):
-                    continue  # whoever had it has ended and deleted it meanwhile
+                    continue  # its holder has ended and deleted it meanwhile
                 text = json.dumps({"path": str(path), "host": _host(), "pid": self._pid})
                 os.ftruncate(file, 0)
                 os.pwrite(file, text.encode(), 0)
@@ -92,7 +92,7 @@ class RunLock:
             for file in list(self._held.values()):
                 with suppress(OSError):
                     os.utime(file)
-                    _lock(file)  # whoever read the file in this process (a copy of the folder) has unlocked it
+                    _lock(file)  # reading the file in this process (a copy of the folder) has unlocked it
 
     def release(self) -> None:
         """Unlock and delete the files; a fork leaves its parent's."""

@@ -23,7 +23,7 @@ from lt_loops.state.position import NEVER
 from lt_loops.state.unsaved import Unsaved
 
 AXES = ("step", "epoch", "samples", "tokens")
-"""What ``trainer.log_axis`` takes besides a logged name."""
+"""Values of ``trainer.log_axis`` beside logged names."""
 
 _KEPT_ROWS = 10_000
 """Rows kept for a logger that fails, to be sent when it works again."""
@@ -204,10 +204,10 @@ class Log(Owner):
         return any(shown)
 
     def keep(self, name: str, value: Any, step: int, folder: str) -> None:
-        """Write as a file what no logger can show; the first one is said.
+        """Write a file for a value that no logger can show; say so once.
 
         Raises:
-            LogError: for what cannot be a file either, and without lt-loggers.
+            LogError: for a value that cannot be a file either, and without lt-loggers.
         """
         write = plugins.find("defaults", "media")
         if write is None:

@@ -27,7 +27,7 @@ class SaveRequest(NamedTuple):
 
     Attributes:
         path: the file.
-        contents: what goes into it.
+        contents: its parts.
         owner: the callback that hears how it ended.
         mark: the owner, as the file names it (:meth:`lt_core.files.checkpoint_header.Header.marked`).
         write: called with the path in place of the loop's own writing, if any.
@@ -84,8 +84,8 @@ class Saves(Owner):
         failed: Exception | None = None
         done = []
         with self._measured():
-            self.confirm()  # what failed before is known before anything is decided on it
-            requests, self.requests = self.requests, []  # what on_saved asks for is for the next boundary
+            self.confirm()  # earlier failures are known before anything is decided on them
+            requests, self.requests = self.requests, []  # requests of on_saved are for the next boundary
             each_logger(lambda logger: logger.save())  # the tree holds how far their files go
             # own writing comes last: it finds the other files of this boundary
             for asked in sorted(requests, key=lambda request: request.write is not None):
@@ -111,7 +111,7 @@ class Saves(Owner):
                     request.owner.on_saved(request.path)
         for owner in [request.owner for request in done if request.owner is not None]:  # all of their files are there
             each_logger(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
-        if failed is not None:  # of the user's own code, as from any hook; what matters is saved
+        if failed is not None:  # of the user's own code, as from any hook; all else is saved
             raise failed
 
     def save_now(
@@ -128,13 +128,13 @@ class Saves(Owner):
         ``each_logger`` is None after the run, when the CheckpointIO is closed here; ``mark`` names the file's owner.
 
         Returns:
-            An exception of the user's own hooks, to be raised; the file lacks only what they would have added.
+            An exception of the user's own hooks, to be raised; the file lacks only their additions.
 
         Raises:
             CheckpointError: on every rank, where it could not be written.
             ConfigError: for ``storage_options`` that nothing would take.
         """
-        self.confirm()  # what fails of an earlier save is not this one's failure
+        self.confirm()  # a failure of an earlier save is not this one's
         io = self._io
         if storage_options is not None:
             if self._strategy.capabilities.sharded_checkpoints and isinstance(io, SupportsShards):
@@ -207,7 +207,7 @@ class Saves(Owner):
     def why_unsaved(self) -> str:
         """Return why the newest state that was to be saved is not on disk; empty where it is, or a later one."""
         for contents, (batches, error) in self._failures.items():
-            # a whole checkpoint holds what any part of one would
+            # a whole checkpoint holds all parts
             if batches > max(self._on_disk.get(contents, -1), self._on_disk.get(Contents(), -1)):
                 return str(error)
         return ""
@@ -256,7 +256,7 @@ class Saves(Owner):
             request.owner.on_save_failed(request.path, error)
 
     def say_unsaved(self, what: str, gaps: Mapping[str, str]) -> None:
-        """Say, once for each part, what ``what`` lacks."""
+        """Warn of the parts that ``what`` lacks, once for each."""
         new = {part: why for part, why in gaps.items() if part not in self._said}
         self._said.update(new)
         if self._strategy.rank == 0 and new:

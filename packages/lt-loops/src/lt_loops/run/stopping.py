@@ -86,7 +86,7 @@ class Stopping(Owner):
             self._agreement.close()
 
     def begin_training(self) -> None:
-        """Begin to count what ends this fit; say where nothing is left to train.
+        """Begin to count toward the limits of this fit; warn where nothing is left to train.
 
         Raises:
             ConfigError: for a limit of samples or tokens that nothing counts.
@@ -175,7 +175,7 @@ class Stopping(Owner):
         return True
 
     def ends_training(self) -> bool:
-        """Return whether no further epoch is to be trained; notes why."""
+        """Return whether training ends before another epoch; notes why."""
         limits = self._limits
         if self.reason or self.ends_epoch():
             return True

@@ -42,7 +42,7 @@ def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:
     if not set(weights) <= set(module.state_dict()) and is_overridden(module, "configure_model", LightningModule):
         try:
             module.configure_model()
-        except Exception as error:  # sharding needs the ranks; what it made before that is all that is needed
+        except Exception as error:  # sharding needs the ranks; the layers that it made before are enough
             failed = error
     try:
         module.load_state_dict(weights)

@@ -22,7 +22,7 @@ from lt_loops.state.unsaved import Unsaved
 
 
 class Training(Owner):
-    """Holds what ``configure_optimizers`` made and the plan of the step, and counts the steps.
+    """Holds optimizers, schedulers and the plan of the step, and counts the steps.
 
     Attributes:
         optimization: optimizers, their names, and frequencies.
@@ -90,7 +90,7 @@ class Training(Owner):
             self.end_step()
 
     def begin_step(self, step: Step, handle: StepHandle) -> RunningStep:
-        """Return what ``step`` begins for this run, once; then it goes on with another ``handle``."""
+        """Begin ``step`` for this run, once; then have it go on with another ``handle``."""
         if self.running is not None and step != self.running.step:
             self.end_step()
         if self.running is None:
@@ -114,7 +114,7 @@ class Training(Owner):
         self.running = None
 
     def step_states(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the states of steps by key: what all ranks share, and this rank's."""
+        """Return the states of steps by key: the shared ones, and this rank's."""
         shared, own = self._step_states
         if self.running is not None and (key := self.running.step.key):
             shared, own = {**shared, key: self.running.state_dict()}, {**own, key: self.running.rank_state_dict()}
@@ -239,7 +239,7 @@ class Training(Owner):
     def load_window(self, saved: Saved) -> None:
         """Load the precision's scaler, and go on in the middle of a window.
 
-        A step averages over the ranks what each has gathered. Where there are more or fewer ranks now, each goes on
+        A step averages the gradients of all ranks. Where there are more or fewer ranks now, each goes on
         with the average, so that it stays the same; of weighted losses it is the sums over ranks that do.
         """
         self._precision.load_state_dict(saved.shared["precision"])

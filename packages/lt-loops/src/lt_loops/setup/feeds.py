@@ -89,7 +89,7 @@ class Feeds:
         self._precision, self._settings = precision, settings
 
     def are_outdated(self, kind: str) -> bool:
-        """Return whether the loaders of ``kind`` are to be asked for again in this epoch."""
+        """Return whether the loaders of ``kind`` must be asked for again in this epoch."""
         every = self._settings.reload_dataloaders_every_n_epochs
         return bool(every) and self._position.epoch - self._loaders.epochs.get(kind, 0) >= every
 

@@ -53,7 +53,7 @@ whether optional parameters are filled by place. A look at a signature takes 30 
 """
 
 OFFERED = ("batch", "batch_idx", "dataloader_idx")
-"""What steps and hooks of an evaluation may take, or fewer of it."""
+"""Arguments of an evaluation's steps and hooks, which may take fewer."""
 
 _EVALUATION = [stage.hook for stage in Stage if stage is not Stage.TRAIN]
 _BY_COUNT = {

@@ -31,7 +31,7 @@ class Loaders:
     Arguments of ``fit`` and the others come first, then the datamodule, then the module's own methods.
 
     Attributes:
-        epochs: the epoch in which those of a kind were asked for, by kind.
+        epochs: the epoch in which the loaders of a kind were asked for, by kind.
         generators: the random generators before that, where the user's method drew from them.
     """
 
@@ -125,7 +125,7 @@ class Loaders:
             self._held.append(draws)
 
     def release(self) -> None:
-        """Have seeding anew end what ``setup`` repeats: the run is over."""
+        """Have ``setup`` draw anew after the next seeding: the run is over."""
         for draws in self._held:
             draws.seeding = seeding()
 

@@ -133,7 +133,7 @@ _SETTINGS = (
     *("automatic_optimization", "example_input_array", "prepare_data_per_node"),
     *("strict_loading", "trains_without_loss"),
 )
-"""What lt reads of a module and a datamodule, beside their methods."""
+"""Attributes of a module and a datamodule that lt reads, beside their methods."""
 
 
 def _warn_of_hooks(owner: object, base: type, known: frozenset[str]) -> None:
@@ -174,7 +174,7 @@ def _warn_of_settings(owner: object) -> None:
 
 
 _TORCHS = frozenset(vars(nn.Module()))
-"""What torch sets on each module."""
+"""Attributes that torch sets on each module."""
 
 _NOT_THE_USERS = ("builtins", "torch", "lt_core", "lt_data")
 

@@ -24,7 +24,7 @@ _FORMS = (
 
 @dataclass(slots=True, eq=False)
 class Optimization:
-    """What ``configure_optimizers`` returned.
+    """The optimizers and schedulers of ``configure_optimizers``.
 
     Attributes:
         optimizers: in declared order.
@@ -52,7 +52,7 @@ class _Entry:
 
 
 def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
-    """Read what ``module.configure_optimizers()`` returned.
+    """Read the result of ``module.configure_optimizers()``.
 
     A dict with a key of Lightning's (``optimizer, lr_scheduler, monitor, frequency``) is one optimizer; any other dict
     names optimizers.

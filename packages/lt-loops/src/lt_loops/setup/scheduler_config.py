@@ -188,7 +188,7 @@ _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "name": (lambda value: isinstance(value, str | None), "text, such as 'lr-warmup'"),
     "reduce_on_plateau": (lambda value: isinstance(value, bool | None), "True or False"),
 }
-"""What a config may say beside its scheduler."""
+"""Keys of a config beside its scheduler."""
 
 
 def _check_scheduler(scheduler: Any, module: Any, manual: bool) -> None:

@@ -1,4 +1,4 @@
-"""``Trainer(compile=...)``: the compiled step, and what torch.compile made of it, reported after the first epoch."""
+"""``Trainer(compile=...)``: the compiled step, and a report of its programs and graph breaks after the first epoch."""
 
 import re
 import sys

@@ -28,8 +28,8 @@ class Saved(NamedTuple):
         tree: the whole file.
         path: of the file.
         resumes: whether a fit goes on; else only weights and their hyperparameters count.
-        rank: whose place is to be taken, where the same ranks go on.
-        parts: of the data, as number and count: what each of the ranks that go on reads.
+        rank: of the process whose place this one takes, where the same ranks go on.
+        parts: the shard of the data that each present rank reads, as number and count.
         shared: the part of the tree that was the same on all ranks; empty where another library wrote the file, or
             nothing resumes.
         by_rank: the part of each rank.

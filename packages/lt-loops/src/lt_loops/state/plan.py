@@ -21,7 +21,7 @@ class Plan:
     ``running``, made of the methods here.
 
     Attributes:
-        step: what computes a batch: ``step(batch)``, or ``step(batch, batch_idx)`` where ``takes_index``.
+        step: computes a batch: ``step(batch)``, or ``step(batch, batch_idx)`` where ``takes_index``.
         params: parameters whose ``grad`` is set to None directly; None where ``zero_grad`` must be called.
         zero_grad: the overridden hook or the optimizer's own way, with ``on_before_zero_grad``.
         scale: multiplies the loss before backward (GradScaler).
@@ -76,7 +76,7 @@ class Plan:
             hook()
 
     def prepare(self, optimizer: Optimizer) -> None:
-        """Do what comes between the gradients and the step: unscale, hooks, clip."""
+        """Prepare the step by the gradients that are there: unscale, hooks, clip."""
         if self.unscale is not None:
             self.unscale(optimizer)
         for hook in self.before_step:
@@ -101,7 +101,7 @@ def params_of(*optimizers: Optimizer) -> list[nn.Parameter]:
 
 
 def with_arguments(optimizer: Optimizer, arguments: Mapping[str, Any]) -> Optimizer:
-    """Return ``optimizer``, or what looks like it and hands its step these arguments too."""
+    """Return ``optimizer``, or a proxy that hands its step these arguments too."""
     return cast("Optimizer", _WithArguments(optimizer, arguments)) if arguments else optimizer
 
 

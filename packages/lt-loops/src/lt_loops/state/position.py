@@ -86,7 +86,7 @@ class Position:
         return asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; counters that an older file lacks stay as they are."""
+        """Restore :meth:`state_dict`; counters that an older file lacks stay as they are."""
         for name in asdict(self).keys() & state:
             setattr(self, name, state[name])
         self.passed = state.get("passed", self.seconds)
@@ -94,10 +94,10 @@ class Position:
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """What an unfinished accumulation window has seen, besides the gradients.
+    """Counts of an unfinished accumulation window, beside its gradients.
 
     Attributes:
-        divisor: what each loss of the window is divided by.
+        divisor: of each loss of the window.
         counted: micro-batches that returned a loss.
         weight: sum of their ``loss_weight``; a tensor, shape ``()``, where those are on a device.
         weighted: whether losses come with a weight, from the first one on that did: a rank that then skips a batch

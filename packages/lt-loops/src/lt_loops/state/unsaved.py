@@ -30,7 +30,7 @@ class Unsaved:
         self.objects = objects
 
     def optional(self, part: str, make: Callable[[], Any], *, logger: bool = False) -> Any:
-        """Return what ``make`` returns; None where it fails, or returns what cannot be saved of a logger."""
+        """Return the result of ``make``; None where it fails, or where a logger's result cannot be saved."""
         try:
             value = make()
             if logger and not self.objects:

@@ -91,7 +91,7 @@ def _filled(
     precision: Precision,
     job: Job,
 ) -> Plan:
-    """Return a plan with the callables around a step, of hooks, precision and strategy; None for what nobody asks."""
+    """Return a plan with the callables around a step, of hooks, precision and strategy; None where unused."""
     plan = Plan(optimizers)
     plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
     plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]

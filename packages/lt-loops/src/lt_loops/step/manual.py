@@ -44,7 +44,7 @@ class Manual(RunningStep):
         return output
 
     def flush(self) -> None:
-        """What the user has not stepped yet waits for the next epoch."""
+        """Leave gradients that the user has not stepped by for the next epoch."""
 
     def _backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Weigh, scale, run backward, reduce over the ranks."""
