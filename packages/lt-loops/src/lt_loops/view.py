@@ -280,7 +280,7 @@ class TrainerView(Collectives, TrainerAPI):
     @property
     def checkpoint_callbacks(self) -> list[Callback]:
         """The callbacks that write checkpoints."""
-        return [callback for callback in self.callbacks if callback.role == "checkpoint"]
+        return self._of_role("checkpoint")
 
     @property
     def checkpoint_callback(self) -> Any:
@@ -290,7 +290,7 @@ class TrainerView(Collectives, TrainerAPI):
     @property
     def early_stopping_callbacks(self) -> list[Callback]:
         """The callbacks that stop early."""
-        return [callback for callback in self.callbacks if callback.role == "early_stopping"]
+        return self._of_role("early_stopping")
 
     @property
     def early_stopping_callback(self) -> Any:
@@ -300,7 +300,10 @@ class TrainerView(Collectives, TrainerAPI):
     @property
     def progress_bar_callback(self) -> Any:
         """The progress bar, or None."""
-        return next((callback for callback in self.callbacks if callback.role == "progress_bar"), None)
+        return next(iter(self._of_role("progress_bar")), None)
+
+    def _of_role(self, role: str) -> list[Callback]:
+        return [callback for callback in self.callbacks if callback.role == role]
 
     # ---- progress ----------------------------------------------------------------------------------------------------
 

@@ -367,8 +367,9 @@ class RunRecorder(Recorder):
         if not same or not any(s.on_epoch for s in (*same, slot)):
             return
         kind, loaders = type(metric).__name__, sorted({s.key.loader for s in (*same, slot) if s.key.loader is not None})
-        if any(s.phase.group != slot.phase.group for s in same):
-            self._warned_of_shared = True
+        mixed = any(s.phase.group != slot.phase.group for s in same)
+        self._warned_of_shared = mixed or len(loaders) > 1
+        if mixed:
             warn(
                 f"self.log({slot.name!r}) got the same {kind} as {same[0].name!r} in training and validation: "
                 "it holds the samples of both, and the end of one resets it for the other. Make one for each, such as "
@@ -376,7 +377,6 @@ class RunRecorder(Recorder):
                 code="LT574",
             )
         elif len(loaders) > 1:
-            self._warned_of_shared = True
             warn(
                 f"self.log({slot.name!r}) got the same {kind} for the loaders {loaders[0]} and {loaders[1]}: it holds "
                 "the samples of both, so each loader's value is that of all. Make one for each loader, in an "

@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from lt_core.states import Stage
 
@@ -24,7 +25,7 @@ def format_results(results: Sequence[Mapping[str, float]], stage: str, width: in
     if not names:
         return ""
     title = f"{Stage(stage).capitalize()} metric"
-    labels = ["DataLoader 0"] if len(results) == 1 else [f"DataLoader {i}" for i in range(len(results))]
+    labels = [f"DataLoader {i}" for i in range(len(results))]
     columns = [[_number(_value(row, name, i)) for name in names] for i, row in enumerate(results)]
     room = width or shutil.get_terminal_size().columns
     widths = [max(map(len, [label, *column])) for label, column in zip(labels, columns, strict=True)]
@@ -90,10 +91,7 @@ def _row(cells: list[str], widths: list[int]) -> list[str]:
         for cell, width in zip(cells, widths, strict=True)
     ]
     lines = []
-    for n in range(max(map(len, pieces))):
-        texts = [piece[n] if n < len(piece) else "" for piece in pieces]
-        name, *values = (
-            text.ljust(w) if i == 0 else text.rjust(w) for i, (text, w) in enumerate(zip(texts, widths, strict=True))
-        )
-        lines.append("│ " + " │ ".join([name, *values]) + " │")
+    for name, *values in zip_longest(*pieces, fillvalue=""):
+        numbers = (text.rjust(width) for text, width in zip(values, widths[1:], strict=True))
+        lines.append(f"│ {' │ '.join([name.ljust(widths[0]), *numbers])} │")
     return lines
