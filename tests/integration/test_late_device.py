@@ -30,5 +30,5 @@ def test_weights_momenta_metrics_outputs_and_files_are_the_cpu_s_in_each_order_o
 
 
 def test_each_wait_that_is_taken_away_gives_a_wrong_number_in_some_order(table):
-    assert len(table["faulty"]) > 15
+    assert len(table["faulty"]) > 10
     assert {case: verdict for case, verdict in table["faulty"].items() if "numbers differ" not in verdict} == {}

@@ -489,6 +489,7 @@ class Module:
     device_count = staticmethod(lambda: 1)
     _is_in_bad_fork = staticmethod(lambda: False)
     manual_seed_all = manual_seed = staticmethod(machine.generator.manual_seed)
+    get_amp_supported_dtype = staticmethod(lambda: [torch.bfloat16])
     get_rng_state = staticmethod(lambda device=None: machine.generator.get_state())
     set_rng_state = staticmethod(lambda state, device=None: machine.generator.set_state(state))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
+import torchmetrics
 from tests.integration.jobs import late_device as late
 from torch import nn
 from torch.utils._pytree import tree_leaves
@@ -134,6 +135,25 @@ class Manual(Net):
     manual = True
 
 
+class OnPlateau(Net):
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=1.0)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": plateau, "monitor": "val_loss"}}
+
+
+class Measured(Net):
+    def __init__(self):
+        super().__init__()
+        self.error = torchmetrics.MeanSquaredError()
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        self.error(self.layers(x).detach(), y)
+        self.log("error", self.error, on_step=False, on_epoch=True)
+        return super().training_step(batch, batch_idx)
+
+
 class OneByOne(Dataset):
     def __getitem__(self, index):
         return {"x": X[index], "y": Y[index]}
@@ -181,6 +201,16 @@ def saves(**arguments):
     return lambda: [pl.callbacks.ModelCheckpoint(save_top_k=-1, filename="{step}", every_n_train_steps=3, **arguments)]
 
 
+def resumed(trainer, module):
+    again = Net()
+    path = min(Path(trainer.default_root_dir).rglob("step=3*.ckpt"))
+    with tempfile.TemporaryDirectory() as folder, silenced(("LT606",)):  # without its callbacks
+        quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "logger", "enable_checkpointing"), False)
+        second = pl.Trainer(accelerator=trainer.accelerator, max_epochs=2, default_root_dir=folder, **quiet)
+        second.fit(again, DataLoader(table, batch_size=4), DataLoader(table, batch_size=8), ckpt_path=path)
+    return list(again.state_dict().values())
+
+
 def predictions(trainer, module):
     return trainer.predict(module, DataLoader(table, batch_size=4))
 
@@ -197,7 +227,16 @@ FITS = {
     "saved at once": {"callbacks": saves(), "plugins": [TorchCheckpointIO()]},
     "predictions": {"also": predictions},
     "averaged": {"callbacks": lambda: [pl.callbacks.EMAWeightAveraging(decay=0.5), *saves()()]},
+    "resumed from a save in the background": {"callbacks": saves(), "also": resumed},
+    "averaged at the end": {
+        "callbacks": lambda: [pl.callbacks.StochasticWeightAveraging(swa_lrs=0.05, swa_epoch_start=1)]
+    },
+    "a schedule by a metric": {"net": OnPlateau},
+    "stopped by a metric": {"callbacks": lambda: [pl.callbacks.EarlyStopping("val_loss", patience=0, min_delta=1.0)]},
+    "validated within the epoch": {"val_check_interval": 2, "limit_train_batches": 5},
+    "metric objects": {"net": Measured},
     "graphs": {"step": "graphs"},
+    "graphs with metric objects": {"net": Measured, "step": "graphs"},
     "graphs of two steps": {"net": Quiet, "step": GraphSteps(2), "loader": {"pin_memory": True}},
     "graphs, saved in the background": {"step": "graphs", "callbacks": saves()},
 }
@@ -235,13 +274,13 @@ def without_blocking(tensor, *args, to=torch.Tensor.to, **kwargs):
     return to(tensor, *args, **kwargs | {"non_blocking": True} if "non_blocking" in kwargs else kwargs)
 
 
-PREFETCHED = ("a table", "samples in dicts", "a stream", "manual")
-GRAPHS = ("graphs", "graphs of two steps")
+PREFETCHED = ("a table", "manual")
+GRAPHS = ("graphs",)
 FAULTS = {
     "no wait for the next batch": (PREFETCHED, patch.object(SideStream, "wait", nothing)),
     "memory of a batch that is not handed over": (PREFETCHED, patch.object(SideStream, "hand_over", nothing)),
     "a save that does not wait for its copies": (
-        ("saved in the background", "averaged", "graphs, saved in the background"),
+        ("saved in the background", "graphs, saved in the background"),
         patch.object(torch.accelerator, "synchronize", nothing),
     ),
     "a save that does not copy": (
