@@ -4,6 +4,7 @@ import functools
 import gc
 import multiprocessing
 import signal
+import time
 import traceback
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.lt_loops.conftest import make_trainer
 from lt_core import Callback, HookError, Logger, LtWarning
 from lt_core.errors import ConfigTypeError, warn
 from lt_core.strategy import Strategy
+from lt_core.terminal import waiting
 
 
 class Boom(Exception):
@@ -283,10 +285,75 @@ def test_a_failing_logger_does_not_end_the_run(trainer, checks):
             return loss
 
     fit = trainer(logger=Fails(), log_every_n_steps=1, max_epochs=2)
-    with pytest.warns(UserWarning, match=r"Fails failed \(OSError: disk full\).*LT520") as told:
+    lost = pytest.warns(UserWarning, match=r"Fails did not take 6 rows, and they are lost. \[LT562\]")
+    with lost as told, pytest.warns(UserWarning, match=r"Fails failed \(OSError: disk full\).*LT520") as failed:
         fit.fit(Logs())
     assert len(told) == 1
+    assert len(failed) == 2
     assert fit.global_step == 4
+
+
+def test_a_row_that_a_logger_did_not_take_is_sent_again_before_a_save_and_at_the_end(trainer, checks):
+    class FailsOnce(Logger):
+        def __init__(self):
+            self.steps, self.closed, self.busy = [], [], True
+
+        def log_metrics(self, metrics, step=None):
+            if self.busy and step == 7:  # the last row, behind which none comes
+                self.busy = False
+                raise OSError("busy")
+            self.steps.append(step)
+
+        def save(self):
+            self.closed.append(list(self.steps))
+
+    class Logs(checks):
+        def on_train_end(self):
+            self.trainer.log_metrics({"last": 1.0}, step=7)
+
+    logger = FailsOnce()
+    with pytest.warns(UserWarning, match="FailsOnce failed"):
+        trainer(logger=logger).fit(Logs())
+    assert logger.steps == logger.closed[-1] == [1, 7]
+
+
+@pytest.mark.parametrize("call", ["claim_version", "log_metrics", "log_hyperparams", "save", "finalize"])
+def test_a_logger_that_keeps_a_run_waiting_is_named_and_loggers_with_files_come_first(
+    trainer, checks, call, capsys, monkeypatch
+):
+    def quick(what, **given):
+        return waiting(what, **{**given, "after": 0.05})
+
+    for module in ("preparation", "run.log"):
+        monkeypatch.setattr(f"lt_loops.{module}.waiting", quick)
+    calls = []
+
+    class Keeps(Logger):
+        takes_tensors = True
+
+        def finalize(self, status):
+            calls.append("files")
+
+    class Slow(Logger):
+        def finalize(self, status):
+            calls.append("slow")
+
+    class Logs(checks):
+        def __init__(self):
+            super().__init__()
+            self.save_hyperparameters({"lr": 0.1})
+
+        def training_step(self, batch, batch_idx):
+            self.log("loss", 1.0)
+            return self.loss(batch)
+
+    def wait(self, *args, **kwargs):
+        time.sleep(0.2)
+
+    setattr(Slow, call, wait)
+    trainer(logger=[Slow(), Keeps()], log_every_n_steps=1).fit(Logs())
+    assert "Waiting for the logger Slow ..." in capsys.readouterr().out
+    assert calls == ["files", *["slow"] * (call != "finalize")]
 
 
 @pytest.mark.parametrize("where", ["log_metrics", "state_dict"])

@@ -40,6 +40,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT521",
         "LT523",
         "LT529",
+        "LT562",
         "LT570",
         "LT571",
         "LT572",

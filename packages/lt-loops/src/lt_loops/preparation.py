@@ -211,13 +211,14 @@ def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[C
 
 def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Saved | None) -> None:
     """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
-    states = [] if saved is None else list(saved.shared.get("loggers", []))
+    states = dict(enumerate(saved.shared.get("loggers", []) if saved else []))
     for index, logger in enumerate(loggers):
-        state = states[index] if index < len(states) else None
-        if state is not None and strategy.rank == 0:
+        if (state := states.get(index)) is not None and strategy.rank == 0:
             log.guarded(logger, partial(logger.load_state_dict, state))
         claim = matched(logger.claim_version, ("beside",)) or logger.claim_version
-        version = strategy.broadcast(claim(tuple(loggers[:index])) if strategy.rank == 0 else None)
+        with waiting(f"the logger {type(logger).__name__}", says=strategy.rank == 0, after=30.0):
+            version = claim(tuple(loggers[:index])) if strategy.rank == 0 else None
+        version = strategy.broadcast(version)
         if version is not None and strategy.rank != 0:
             logger.use_version(version)
 

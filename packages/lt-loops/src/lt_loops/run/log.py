@@ -1,5 +1,6 @@
 """The way of metrics to the loggers, and when; a logger that fails never ends a run."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from lt_core.interface import is_overridden
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
+from lt_core.terminal import waiting
 from lt_loops.logging.merged_sums import merged_sums
 from lt_loops.logging.shared_steps import SharedSteps
 from lt_loops.logging.slot import as_number
@@ -50,10 +52,11 @@ class Log(Owner):
         self._every: Every | tuple[str, int] | None = None
         self._row_step = 0
         self._all: list[Logger] = list(context.job.parts.loggers)
-        self._loggers = [] if self._strategy.rank else self._all  # to which this rank sends
+        # to which this rank sends; first those that keep rows, as another one may never return
+        self._loggers = [] if self._strategy.rank else sorted(self._all, key=lambda logger: not logger.takes_tensors)
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self.file_at = (0, 0)
-        self._kept: dict[int, list[dict[str, Any]]] = {}
+        self._kept: dict[int, deque[dict[str, Any]]] = {id(each): deque(maxlen=_KEPT_ROWS) for each in self._loggers}
         self._reported: set[tuple[object, ...]] = set()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -71,6 +74,8 @@ class Log(Owner):
     def end_fit(self, run: str) -> None:
         for logger in self._all:
             logger._in_fit = logger._in_fit and logger._fitted_in != run
+            if lost := len(self._kept.get(id(logger), "")):
+                warn(f"{type(logger).__name__} did not take {lost} rows, and they are lost.", code="LT562")
 
     def begin_training(self, hooks: HookCalls, callbacks: Sequence[Callback]) -> None:
         """Have hooks after each batch find the ranks' common values, where there is such a hook besides our own."""
@@ -166,15 +171,17 @@ class Log(Owner):
                 code="LT513",
             ) from None
         for logger in self._loggers:
-            kept = self._kept.setdefault(id(logger), [])
             values = row if logger.takes_tensors else {name: as_number(value) for name, value in row.items()}
-            kept.append({"metrics": values, "step": place})
-            # oldest first: a row waits behind earlier rows that failed
-            while kept and self.guarded(logger, logger.log_metrics, **kept[0]):
-                kept.pop(0)
-            del kept[:-_KEPT_ROWS]
+            self._kept[id(logger)].append({"metrics": values, "step": place})
+            self._send_kept(logger)
         if self._history is not None and self._strategy.rank == 0:
             self._history.add(row, place)
+
+    def _send_kept(self, logger: Logger) -> None:
+        """Send rows, oldest first: one waits behind earlier ones that failed."""
+        kept = self._kept[id(logger)]
+        while kept and self.guarded(logger, logger.log_metrics, **kept[0]):
+            kept.popleft()
 
     def _axis(self, row: dict[str, Any]) -> Any:
         name, position = self._rows.log_axis, self._position
@@ -216,20 +223,22 @@ class Log(Owner):
                 f"lt-loggers: {plugins.install_hint('lt-loggers')}.",
                 code="LT522",
             )
-        path = None
         with recording(f"The file of {name!r}"):
             path = write(folder, name, value, step)
-        if path is not None and self._is_first("file"):
-            warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")
+            if self._is_first("file"):
+                warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")
 
     def each(self, action: Callable[[Logger], Any]) -> None:
         for logger in self._loggers:
+            self._send_kept(logger)
             self.guarded(logger, action, logger)
 
     def guarded(self, logger: Logger, action: Callable[..., Any], *args: Any, **named: Any) -> bool:
         """Do ``action``, which is one of ``logger``; return whether it went well, else report it once."""
+        says = not (named and logger.takes_tensors)  # such rows are only kept: in 1 µs, not in the 100 of a timer
         try:
-            action(*args, **named)
+            with waiting(f"the logger {type(logger).__name__}", says=says, after=30.0):
+                action(*args, **named)
         except LogError as error:
             if self._is_first("refused", id(logger)):
                 warn(f"{type(logger).__name__} refused a value: {error} It is left out.", code="LT520")
