@@ -367,7 +367,7 @@ def test_objects_reach_the_ranks_that_come_later():
 
     assert simulated(talk)[0] == (7, ["x"] * 4)  # a rank hears its own
     assert simulated(lambda strategy: strategy.broadcast(strategy.rank, src=2))[0] == 2
-    with pytest.raises(ConfigError, match="rank 40 broadcasts .* not among those simulated, 3 of 64.*LT789"):
+    with pytest.raises(ConfigError, match="a broadcast of rank 40 .* not among those simulated, 3 of 64.*LT789"):
         simulated(lambda strategy: strategy.broadcast(strategy.rank, src=40), 64)
 
 
