@@ -5,10 +5,13 @@ import importlib
 import pytest
 import torch
 
+from lt_core import plugins
 from lt_loops.setup.loaders import module_of
 
 # torch hides this warning of its own while it traces, but not from a filter that makes it an error
 pytestmark = pytest.mark.filterwarnings("default:The .grad attribute of a Tensor:UserWarning")
+
+reports = pytest.mark.skipif(plugins.find("defaults", "compile_report") is None, reason="lt-profilers reports")
 
 EAGER = {"backend": "eager"}  # graphs are made and counted as ever; only the code generation is left away
 
@@ -38,12 +41,14 @@ def test_a_compiled_step_trains_as_the_plain_one_and_keeps_the_keys(trainer, net
     assert list(compiled.state_dict()) == list(net().state_dict())
 
 
+@reports
 def test_a_whole_graph_is_reported_as_such_after_the_first_epoch(trainer, net, loader, capsys):
     trainer(max_epochs=3, compile=EAGER).fit(net(), loader())
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("torch.compile")]
     assert told == ["torch.compile, after the first epoch: 1 program, 0 graph breaks, 0 recompilations"]
 
 
+@reports
 def test_a_graph_break_is_reported_with_function_line_and_reason(trainer, net, loader, capsys):
     kind = type("Net", (Breaking, net), {})
     trainer(compile=EAGER, limit_train_batches=1).fit(kind(), loader())
@@ -66,6 +71,7 @@ class Logging:
         return loss
 
 
+@reports
 def test_what_a_step_logs_leaves_its_graph_whole_and_is_the_same(trainer, net, loader, seeded, same, capsys):
     kind = type("Net", (Logging, net), {})
     plain, compiled = seeded(kind), None
@@ -87,6 +93,7 @@ def test_a_step_that_the_user_compiles_whole_is_told_how_to_log(trainer, net, lo
     assert "Trainer(compile={'fullgraph': True})" in caught.value.__notes__[-1]
 
 
+@reports
 def test_batches_of_other_sizes_are_reported_as_recompilations(trainer, net, loader, capsys):
     trainer(compile={**EAGER, "dynamic": False}).fit(net(), loader(samples=10))
     out = capsys.readouterr().out

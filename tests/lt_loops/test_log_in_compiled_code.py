@@ -23,7 +23,7 @@ def test_all_settings_reach_the_recorder_from_compiled_code():
     step = torch.compile(module.training_step, backend="eager")
     assert step(torch.ones(4)) == 8
     loss, own = recorder.slots["loss"], recorder.slots["own"]
-    assert (loss.prog_bar, loss.forks, loss.reduce, loss.sync_dist) == (True, True, "max", True)
+    assert (loss.given.prog_bar, loss.forks, loss.reduce, loss.given.sync_dist) == (True, True, "max", True)
     assert loss.step_name == "loss_step/dataloader_idx_1"
     assert (own.step_name, own.to_logger) == ("own", False)
 
@@ -31,7 +31,7 @@ def test_all_settings_reach_the_recorder_from_compiled_code():
 @pytest.mark.slow  # importing torch's compiler
 def test_a_compiled_step_that_raises_leaves_nothing_of_what_it_logged():
     from lt_core.logging.compiled import log_from_the_graph
-    from lt_loops.state.compile_report import log_when_done
+    from lt_loops.step.compiled import log_when_done
 
     recorder, given = RunRecorder(), (None,) * 9
 

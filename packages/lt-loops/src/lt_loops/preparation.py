@@ -56,7 +56,7 @@ def set_up(run: Run) -> None:
     # a method's are checked when they are read: its random draws have their place
     if given is not None and fits and run.evaluation.validates and len(checked_loaders(given, "validate")) > 1:
         check_takes_index(run.module, "validation_step", policy)
-    compiles = run.compile_report is not None
+    compiles = job.compile_options is not None
     run.say(lambda: announcements.place(run.strategy, run.precision, job.settings.num_nodes, compiles=compiles))
     run.recorder.enter("prepare_data")
     for source in (job.datamodule, run.module):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lt_core import plugins
 from lt_core.callback import Callback
 from lt_core.data import Feed
 from lt_core.errors import warn
@@ -37,7 +38,6 @@ from lt_loops.run.weights import Weights
 from lt_loops.setup.feeds import Feeds
 from lt_loops.setup.hooks import HookCalls
 from lt_loops.setup.loaders import Loaders
-from lt_loops.state.compile_report import CompileReport
 from lt_loops.state.origin import Origin
 from lt_loops.state.position import Position
 from lt_loops.state.unsaved import Unsaved, listed
@@ -57,7 +57,7 @@ class Run:
         feeds: makes a feed of a loader.
         agenda: the next batch at which something is due.
         history: the rows sent to the loggers, as columns.
-        compile_report: on torch.compile in this run; None where nothing is compiled.
+        compile_report: lt-profilers' on torch.compile in this run; None where nothing is compiled.
     """
 
     def __init__(self, job: Job, set_current_run: Callable[[Run], None], last: Run | None = None) -> None:
@@ -87,7 +87,7 @@ class Run:
         self.origin, self.lock, self.history = Origin(job.ckpt_path), RunLock(), History()
         self.hooks: HookCalls  # these two are made in the process that runs; a run may be pickled on its way there
         self.log: Log
-        self.compile_report: CompileReport | None = None
+        self.compile_report: Any = None
         self.outputs: Any = None
         self.phase, self.status, self.begun, self.saving = "", "running", False, False
         self.continues = last is not None
@@ -150,8 +150,8 @@ class Run:
         self.begun = True
         self.set_current_run(self)
         self.recorder.join(self.strategy)
-        if self.job.compile_options is not None:
-            self.compile_report = CompileReport()
+        if self.job.compile_options is not None and (kind := plugins.find("defaults", "compile_report")) is not None:
+            self.compile_report = kind()
         self.hooks = HookCalls(self.trainer, self.job.given, self.callbacks, self.job.policy, profiler)
         self.open_log(profiler)
 

@@ -119,7 +119,7 @@ def _wrapped(step: Callable[..., Any], precision: Precision, job: Job, recorder:
     """Return a training step in the number format, compiled and measured where that is asked for."""
     step = precision.wrap_step(step)
     if job.compile_options is not None:
-        from lt_loops.state.compile_report import compiled
+        from lt_loops.step.compiled import compiled
 
         step = compiled(step, job.compile_options, recorder)
     return step if job.profiler is None else job.profiler.wrap("training_step", step)

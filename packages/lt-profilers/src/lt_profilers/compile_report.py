@@ -1,4 +1,4 @@
-"""``Trainer(compile=...)``: the compiled step, and a report of its programs and graph breaks after the first epoch."""
+"""A report of ``torch.compile``'s programs and graph breaks, which a run with ``Trainer(compile=...)`` prints."""
 
 import re
 import sys
@@ -7,49 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import lt_core
-from lt_core.logging.recorder import Given
-from lt_loops.logging.recorder import RunRecorder
 
 _OURS = str(Path(lt_core.__file__).parent)
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
 _SHOWN = 10  # lines of each kind
-
-
-def compiled(step: Callable[..., Any], options: dict[str, Any], recorder: RunRecorder) -> Callable[..., Any]:
-    """Return the training step compiled with the Trainer's options; its logged values go to ``recorder``.
-
-    The outermost callable is compiled: autocast around the strategy's wrapper around the user's step. The
-    module itself stays as it is, and so do the keys of its state dict.
-    """
-    return log_when_done(torch.compile(step, **options), recorder)
-
-
-def log_when_done(step: Callable[..., Any], recorder: RunRecorder) -> Callable[..., Any]:
-    """Return a compiled ``step`` that makes its calls of ``self.log`` when it is done: none breaks its graph."""
-    deferred: list[Any] = []
-
-    def logging_step(*args: Any, **kwargs: Any) -> Any:
-        outer, recorder.deferred = recorder.deferred, deferred  # a capture of the compiled step defers them once more
-        try:
-            output = step(*args, **kwargs)
-        except BaseException:
-            deferred.clear()
-            raise
-        finally:
-            recorder.deferred = outer
-        for name, value, given, batch_size in deferred:
-            slots = recorder.slots
-            slot: Any = slots.get(name) if slots is not None else None
-            if slot is None or slot.given != given:
-                slot = recorder.resolve(name, Given(*given), batch_size)
-            slot.add(value, batch_size)
-        deferred.clear()
-        return output
-
-    return logging_step
 
 
 class CompileReport:

@@ -1,0 +1,43 @@
+"""``Trainer(compile=...)``: the compiled training step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from lt_core.logging.recorder import Given
+from lt_loops.logging.recorder import RunRecorder
+
+
+def compiled(step: Callable[..., Any], options: dict[str, Any], recorder: RunRecorder) -> Callable[..., Any]:
+    """Return the training step compiled with the Trainer's options; its logged values go to ``recorder``.
+
+    The outermost callable is compiled: autocast around the strategy's wrapper around the user's step. The
+    module itself stays as it is, and so do the keys of its state dict.
+    """
+    return log_when_done(torch.compile(step, **options), recorder)
+
+
+def log_when_done(step: Callable[..., Any], recorder: RunRecorder) -> Callable[..., Any]:
+    """Return a compiled ``step`` that makes its calls of ``self.log`` when it is done: none breaks its graph."""
+    deferred: list[Any] = []
+
+    def logging_step(*args: Any, **kwargs: Any) -> Any:
+        outer, recorder.deferred = recorder.deferred, deferred  # a capture of the compiled step defers them once more
+        try:
+            output = step(*args, **kwargs)
+        except BaseException:
+            deferred.clear()
+            raise
+        finally:
+            recorder.deferred = outer
+        for name, value, given, batch_size in deferred:
+            slots = recorder.slots
+            slot: Any = slots.get(name) if slots is not None else None
+            if slot is None or slot.given != given:
+                slot = recorder.resolve(name, Given(*given), batch_size)
+            slot.add(value, batch_size)
+        deferred.clear()
+        return output
+
+    return logging_step
