@@ -1,7 +1,9 @@
 """Row E: a step on two processes (gloo), against torch's DistributedDataParallel in a loop written by hand.
 
 Torchrun starts the processes once; in them both loops take turns, and rank 0 prints the median step of each turn and
-its 10th percentile.
+its 10th percentile. As a command, a table of DDP and of FSDP (``fully_shard`` by hand) over numbers of ranks::
+
+    python benchmarks/ranks.py 5 --ranks 2 4 8
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import torch
 from figure import Figure
 from torch import Tensor, nn
 from torch.distributed import barrier, destroy_process_group, init_process_group, is_initialized
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 Batch = tuple[Tensor, Tensor]
@@ -41,11 +45,17 @@ def layers() -> nn.Sequential:
     return nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 10))
 
 
-def by_hand() -> list[float]:
-    """Train by DistributedDataParallel; return the times between batches."""
+def by_hand(kind: str) -> list[float]:
+    """Train by DistributedDataParallel or ``fully_shard``; return the times between batches."""
     if not is_initialized():  # else the one that lt's run before has made
         init_process_group("gloo")
-    model = DistributedDataParallel(layers())
+    model: Any = layers()
+    if kind == "ddp":
+        model = DistributedDataParallel(model)
+    else:
+        mesh = init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),))
+        for layer in (*(part for part in model if isinstance(part, nn.Linear)), model):
+            fully_shard(layer, mesh=mesh)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     times, last = [], time.perf_counter()
     for batch in batches():
@@ -59,8 +69,8 @@ def by_hand() -> list[float]:
     return times
 
 
-def by_lt() -> list[float]:
-    """Train by ``strategy="ddp"``; return the times between batches."""
+def by_lt(kind: str) -> list[float]:
+    """Train by lt's DDP or FSDP; return the times between batches."""
     from steps import Timed
 
     import lt as pl
@@ -80,18 +90,21 @@ def by_lt() -> list[float]:
     off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        many: Any = {"accelerator": "cpu", "devices": int(os.environ["WORLD_SIZE"]), "strategy": "ddp"}
+        many: Any = {"accelerator": "cpu", "devices": int(os.environ["WORLD_SIZE"])}
+        many["strategy"] = "ddp" if kind == "ddp" else pl.strategies.FSDP(auto_wrap_policy={nn.Linear})
         pl.Trainer(use_distributed_sampler=False, max_epochs=1, **many, **off).fit(Net(), loader)
     return loader.times
 
 
-def turns(rounds: int, ranks: int = 2) -> list[tuple[float, float, float, float]]:
+def turns(rounds: int, ranks: int = 2, kind: str = "ddp") -> list[tuple[float, float, float, float]]:
     """Start ``ranks`` processes; return of each turn the median step by hand and by lt, and both 10th percentiles.
 
     All are in microseconds.
     """
     run = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
-    done = subprocess.run([sys.executable, *run, __file__, str(rounds)], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *run, __file__, str(rounds), "--kind", kind], check=True, capture_output=True, text=True
+    )
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("turn ")]
     return [(float(hand), float(ours), float(low), float(our_low)) for _, hand, ours, low, our_low in lines]
 
@@ -112,18 +125,36 @@ def tenth(times: list[float]) -> float:
 
 
 def main() -> None:
-    """Be one of the processes."""
+    """Be one of the processes, or start them and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rounds", type=int)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+    parser.add_argument("--kind", choices=["ddp", "fsdp"])
+    given = parser.parse_args()
+    if "RANK" in os.environ:
+        be_a_rank(given.rounds, given.kind)
+        return
+    print("| | ranks | by hand, µs | lt, µs | ratio of medians: median [least, most] of the turns |")
+    print("| --- | --- | --- | --- | --- |")
+    for kind in ("ddp", "fsdp") if given.kind is None else (given.kind,):
+        for ranks in given.ranks:
+            found = turns(given.rounds, ranks, kind)
+            ratios = sorted(ours / hand for hand, ours, _, _ in found)
+            hand, ours = (median(turn[i] for turn in found) for i in (0, 1))
+            shown = f"{median(ratios):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]"
+            print(f"| {kind} | {ranks} | {hand:.0f} | {ours:.0f} | {shown} |", flush=True)
+
+
+def be_a_rank(rounds: int, kind: str) -> None:
+    """Train in turns; rank 0 prints each."""
     torch.set_num_threads(1)
-    by_lt(), by_hand()
+    by_lt(kind), by_hand(kind)
     for turn in range(rounds):
         sides = (by_hand, by_lt) if turn % 2 else (by_lt, by_hand)
         found = {}
         for side in sides:
             barrier()
-            found[side] = sorted(side()[50:])
+            found[side] = sorted(side(kind)[50:])
         if os.environ["RANK"] == "0":
             middle, low = ([f"{of(found[s]) * 1e6}" for s in (by_hand, by_lt)] for of in (median, tenth))
             print("turn", *middle, *low, flush=True)
