@@ -102,6 +102,17 @@ def test_one_that_nobody_asks_for_is_not_imported(bottles):
     assert bottles not in sys.modules
 
 
+@dataclass(frozen=True)
+class Unfit(Step):
+    def fits(self, module, optimizers, names):
+        return False
+
+
+def test_a_step_by_the_argument_that_does_not_fit_is_refused_and_not_left_out():
+    with pytest.raises(ConfigError, match=r"step=Unfit\(\) cannot train this run: it does not fit Net.*LT314"):
+        make_trainer(step=Unfit()).fit(Net(), make_loader(8))
+
+
 class Asking(Strategy):
     step = "bottles"
 

@@ -131,7 +131,7 @@ def warn_of_typos(module: LightningModule, datamodule: DataSource | None, callba
 
 _SETTINGS = (
     *("automatic_optimization", "example_input_array", "prepare_data_per_node"),
-    *("strict_loading", "trains_without_loss"),
+    *("needs_closure", "strict_loading", "trains_without_loss"),
 )
 """Attributes of a module and a datamodule that lt reads, beside their methods."""
 

@@ -204,13 +204,18 @@ def find_step(
 
     Raises:
         PluginError: for one that is not installed.
-        ConfigError: where two fit.
+        ConfigError: where two fit, or the one of ``Trainer(step=...)`` does not.
     """
     chosen = list(asked_steps(settings, limits, strategy))
     parameters = inspect.signature(module.training_step).parameters
     named = [name for name in parameters if f"parameter.{name}" in plugins.names("steps")]
     chosen += [(f"training_step({name})", step_of(f"parameter.{name}")) for name in named]
-    found = [(asked, step) for asked, step in chosen if step.fits(module, made.optimizers, made.names)]
+    found = []
+    for asked, step in chosen:
+        if step.fits(module, made.optimizers, made.names):
+            found.append((asked, step))
+        elif asked == f"step={settings.step!r}":
+            raise step.refusal(asked, [f"it does not fit {type(module).__name__} and its optimizers"])
     if len(found) > 1:
         raise found[0][1].refusal(found[0][0], [f"{asked} asks for another step" for asked, _ in found[1:]])
     return found[0] if found else ("", None)
