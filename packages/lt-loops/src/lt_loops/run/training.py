@@ -31,6 +31,8 @@ class Training(Owner):
         dirty: the plan must be made again.
         unsaved_known: whether the first step is done, and which of its states no checkpoint can hold is said.
         pending: counts of the unfinished accumulation window.
+        partial: gradients hold the batch in hand, of an accumulation window perhaps, and are not to be saved: a resume
+            does that batch again.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
         running: a step of another package, begun for this run; None for lt's own.
     """
@@ -43,7 +45,7 @@ class Training(Owner):
         self.open_gradients: list[Optimizer] = []
         self.running: RunningStep | None = None
         self._step_states: tuple[Mapping[str, Any], Mapping[str, Any]] = {}, {}  # by key: of all ranks, of this one
-        self.dirty, self.unsaved_known = False, False
+        self.dirty, self.unsaved_known, self.partial = False, False, False
         self.plan: Plan
 
     def __getstate__(self) -> dict[str, Any]:
@@ -152,7 +154,8 @@ class Training(Owner):
     def layout_state(self, unsaved: Unsaved) -> dict[str, Any]:
         if self._begins_anew:
             what = "the gradients of an unfinished accumulation window"
-            unsaved.found[what] = f"strategy {self._strategy.name!r} shards them"
+            shards = f"strategy {self._strategy.name!r} shards them"
+            unsaved.found[what] = "they hold a part of a batch that a resume does again" if self.partial else shards
         model, state_of = self._weights.model, self._strategy.optimizer_state
         return {
             "optimizer_states": [state_of(model, optimizer) for optimizer in self.optimizers],
@@ -193,10 +196,13 @@ class Training(Owner):
     def _begins_anew(self) -> bool:
         """Whether a resume begins the unfinished window anew, as its gradients are not saved.
 
-        Where parameters are sharded, each rank has its own, whole, where only the strategy finds them; or a part.
+        Where parameters are sharded, each rank has its own, whole, where only the strategy finds them; or a part. In
+        the middle of a batch they hold some of it; a window of this batch alone is simply done again.
         """
-        sharded = self._strategy.capabilities.sharded_parameters
-        return sharded and bool(self._position.micro or self._unfinished_gradients())
+        held = bool(self._position.micro or self._unfinished_gradients())
+        if self.partial:
+            return held or self._agenda.window > 1
+        return held and self._strategy.capabilities.sharded_parameters
 
     def load_position(self, saved: Saved) -> None:
         if saved.shared:

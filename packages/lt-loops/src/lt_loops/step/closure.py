@@ -41,6 +41,7 @@ class ClosureWindow(Window):
                 output = self._micro(batch, index)
             self._note(output)
             position.micro += 1
+            self.training.partial = False
             return output
         calls, output = 0, None
 
@@ -76,7 +77,7 @@ class ClosureWindow(Window):
                 "Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
                 code="LT305",
             )
-        position.micro = 0
+        position.micro, self.training.partial = 0, False
         if any(self.stepped):
             self.training.stepped()
         return output

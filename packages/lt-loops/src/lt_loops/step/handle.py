@@ -79,6 +79,7 @@ class Handle(Window):
 
     def backward(self, loss: Tensor, optimizer: Optimizer | None = None) -> None:
         self.zero(optimizer)
+        self.training.partial = True
         self.plan.run_backward(self._scaled(loss, self._factor(None, self.weight)))
 
     def prepare(self, optimizer: Optimizer) -> None:
@@ -101,8 +102,9 @@ class Handle(Window):
         last = self._is_last(self.batch)
         if last and stepped is None:
             self.finish()
+            self.training.partial = False
             return
-        self.position.micro = 0 if last else self.position.micro + 1
+        self.position.micro, self.training.partial = 0 if last else self.position.micro + 1, False
         if stepped:
             self.training.stepped()
 
@@ -121,7 +123,7 @@ class Handle(Window):
         try:
             yield
         finally:
-            self.position.micro, self.recorder.batch = 0, batch
+            self.position.micro, self.recorder.batch, self.training.partial = 0, batch, False
 
     def micro(self, piece: Any, index: int, samples: int) -> Any:
         # of a part the sampler says nothing: it chose the whole batch

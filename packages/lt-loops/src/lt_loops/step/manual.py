@@ -39,6 +39,7 @@ class Manual(RunningStep):
         self.stepped = False
         self.training.open_gradients = plan.optimizers
         output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
+        self.training.partial = False
         if self.stepped:
             self.training.stepped()
         return output
@@ -48,7 +49,7 @@ class Manual(RunningStep):
 
     def _backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Weigh, scale, run backward, reduce over the ranks."""
-        self.training.open_gradients = self.plan.optimizers
+        self.training.open_gradients, self.training.partial = self.plan.optimizers, True
         feed = self.feed
         if feed is not None and feed.uneven and feed.weight != 1.0:
             loss = loss * feed.weight

@@ -66,12 +66,14 @@ class Window(RunningStep):
         position.micro += 1
         if last:
             self._finish(index)
+        self.training.partial = False
         return output
 
     def flush(self) -> None:
         """Finish a window that the end of the data cut short."""
         if self.position.micro:
             self._finish(self.position.batch - 1)
+            self.training.partial = False
 
     def _is_last(self, index: int) -> bool:
         return self.position.micro + 1 >= self.agenda.window or index + 1 >= self.agenda.num_batches
@@ -86,6 +88,7 @@ class Window(RunningStep):
         losses, weight = read_losses(output, self.names)
         if self.position.micro == 0:
             plan.clear()
+        self.training.partial = True
         if not losses:
             self.losses.missing()
             if self.strategy.world_size > 1:
@@ -124,7 +127,7 @@ class Window(RunningStep):
     # ---- the step ----------------------------------------------------------------------------------------------------
 
     def _finish(self, index: int) -> None:
-        self.position.micro = 0
+        self.position.micro, self.training.partial = 0, True
         # of several ranks another one may have had a loss, and all step together
         if not self.pending.counted and self.strategy.world_size == 1:
             return
