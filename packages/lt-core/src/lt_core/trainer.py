@@ -331,7 +331,7 @@ class TrainerAPI(Protocol):
         Args:
             max_steps: optimizer steps, or batches of each loader of the evaluation.
             overrides: Trainer arguments for the trial only, such as ``callbacks=[...]``; ``new_loaders=False`` reads
-                the fit's own loaders, which else are asked for anew.
+                the fit's own loaders, which are otherwise asked for anew.
         """
 
     def window_of(self, epoch: int) -> int:

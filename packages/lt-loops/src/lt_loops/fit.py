@@ -37,12 +37,12 @@ def run_fit(run: Run) -> RunResult:
         (begin_anew of callbacks that another fit has used)
         setup("fit")                                  # datamodule, callbacks, module
         configure_model
-        (of a checkpoint: on_load_checkpoint, weights)
+        (of a checkpoint: on_load_checkpoint, weights, counters)
         configure_optimizers                          # when the module is on its device
         (of a checkpoint: states of the callbacks)
         on_fit_start
         train_dataloader
-        (restore optimizers, counters, generators)
+        (of a checkpoint: optimizers, generators)
         on_sanity_check_start, a few validation batches, on_sanity_check_end
         on_train_start
         for each epoch:

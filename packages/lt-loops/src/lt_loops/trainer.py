@@ -468,7 +468,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         exclude: str | Iterable[str] = (),
         mark: str = "",
     ) -> None:
-        """Write a checkpoint of this moment; call it on every rank. Exact resume is promised at save points only.
+        """Write a checkpoint of this moment; call it on every rank. A resume from it is exact where it is called between
+        two batches, as in ``on_train_batch_end``; in the middle of one that batch is done again.
 
         After a run in processes that ended with it (a notebook's, ``ddp_spawn``) it gets weights and hyperparameters.
 
@@ -562,7 +563,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         Args:
             max_steps: optimizer steps, or batches of each loader of the evaluation.
             overrides: ``callbacks=[...]`` and limits of the Trainer, for the trial only; ``new_loaders=False`` reads
-                the fit's own loaders, which else are asked for anew.
+                the fit's own loaders, which are otherwise asked for anew.
         """
         return run_trial(self._run, max_steps, overrides)
 

@@ -96,7 +96,7 @@ class ModelCheckpoint(Checkpoint):
         auto_insert_metric_name: ``{epoch}`` becomes ``epoch=3``; False: ``3``.
         every_n_train_steps: save each time this many optimizer steps are done. Where ``monitor`` is a metric of
             validation, the next validation ranks and saves.
-        train_time_interval: save whenever this time (``"10 min"``) has passed, at the next batch, or likewise.
+        train_time_interval: save whenever this time (``"10 min"``) has passed, at the next batch.
         every_n_epochs: save each time this many epochs are done; 1 where neither of the two above is given.
         save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
             it does not run exactly once an epoch. Where nothing is validated, at the epoch's end.

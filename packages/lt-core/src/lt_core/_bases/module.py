@@ -163,7 +163,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
                 ``trainer.callback_metrics``), and demands the key on every rank; False leaves even epoch values as
                 each rank's own; by default epoch values are reduced (sums and counts) and step values are rank 0's.
             sync_dist_group: kept for compatibility; the run's group is used.
-            add_dataloader_idx: False to leave ``/dataloader_idx_N`` away; epoch values must then differ by name.
+            add_dataloader_idx: False to leave out ``/dataloader_idx_N``; epoch values must then differ by name.
             batch_size: weight of this value in an epoch's mean; default: the first dimension that the batch's tensors
                 share, else how many samples the loader's sampler chose for it.
             metric_attribute: kept for compatibility; metric objects are found by themselves.

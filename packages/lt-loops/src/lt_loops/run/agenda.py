@@ -35,7 +35,7 @@ class Agenda:
         self.asked = True
 
     def step_by(self, window: int, most_steps: int | None = 1) -> None:
-        """Count on a step in each ``window`` of batches, or on several; None for no one knows how many."""
+        """Count on a step in each ``window`` of batches, or on several; None where the number is not known."""
         self.window, self.most_steps = window, most_steps or NEVER
 
     def batch_of_step(self, step: int) -> int:

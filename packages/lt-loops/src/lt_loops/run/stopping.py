@@ -18,8 +18,8 @@ from lt_loops.state.position import NEVER
 class Deadline:
     """Ends training after a time, in which earlier processes count.
 
-    It begins to count at the position from which training goes on; whether it is reached is the same on all ranks,
-    which ask equally often.
+    It begins to count at the position from which training goes on; whether it is reached is the same on all ranks
+    (:class:`~lt_core.duration.AgreedTime`).
     """
 
     def __init__(self, after: timedelta, agenda: Agenda, elapsed: Elapsed) -> None:

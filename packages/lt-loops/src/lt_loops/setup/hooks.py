@@ -64,10 +64,10 @@ _BY_COUNT = {
 """Hooks that may take fewer arguments than there are."""
 
 _OF_STEP = ("optimizer_step", "backward")
-"""Checked with the plan of the loop, as ``training_step`` and ``forward`` are, which knows their arguments."""
+"""Checked with the steps, as ``training_step`` and ``forward`` are: ``check_steps`` knows their arguments."""
 
 _PROPERTIES = frozenset(name for name in MODULE_HOOKS if not callable(getattr(LightningModule, name)))
-"""Names that sound like hooks."""
+"""Properties of a module with the name of a hook: nothing calls them."""
 
 _OF_MODULE = sorted(MODULE_HOOKS.difference(_PROPERTIES, _OF_STEP, ("training_step", "forward")))
 _OF_CALLBACK = sorted(CALLBACK_HOOKS)

@@ -23,7 +23,7 @@ def check_groups(settings: Settings, strategy: Strategy, step: Step | None) -> N
     raise ConfigError(
         f"steps_per_execution={settings.steps_per_execution}: on {strategy.device.type} by strategy="
         f"{strategy.name!r} each operation runs when it is called, so there is nothing to group. On a GPU take "
-        f"step=GraphSteps({settings.steps_per_execution}) of lt_graphs, else accelerator='xla'; or leave it away.",
+        f"step=GraphSteps({settings.steps_per_execution}) of lt_graphs, else accelerator='xla'; or leave it out.",
         code="LT342",
     )
 
