@@ -468,8 +468,10 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         exclude: str | Iterable[str] = (),
         mark: str = "",
     ) -> None:
-        """Write a checkpoint of this moment; call it on every rank. A resume from it is exact where it is called between
-        two batches, as in ``on_train_batch_end``; in the middle of one that batch is done again.
+        """Write a checkpoint of this moment; call it on every rank.
+
+        A resume from it is exact where it is called between two batches, as in ``on_train_batch_end``; in the middle of
+        one, that batch is done again.
 
         After a run in processes that ended with it (a notebook's, ``ddp_spawn``) it gets weights and hyperparameters.
 
