@@ -17,7 +17,11 @@ from torch.utils.data import DataLoader, Dataset
 from lt_core.data import make_feed
 from lt_core.errors import DataError
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells a worker who sent a signal")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells a worker who sent a signal"),
+    # torch's handler of SIGCHLD raises at any bytecode, of a finalizer too, where Python prints the error and goes on
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 class Numbers(Dataset):
