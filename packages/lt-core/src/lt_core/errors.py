@@ -241,9 +241,14 @@ def from_signal_handler(error: BaseException | None) -> BaseException | None:
     Libraries that retry or wrap failures turn it into an error of their own.
     """
     codes = {getattr(handler, "__code__", None) for handler in map(signal.getsignal, signal.valid_signals())}
-    while error and not any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__)):
-        error = error.__cause__ or error.__context__
-    return error
+    chain, seen = [error], set[int]()  # errors may be each other's cause
+    for found in chain:
+        if found is not None and id(found) not in seen:
+            if any(frame.f_code in codes for frame, _ in traceback.walk_tb(found.__traceback__)):
+                return found
+            seen.add(id(found))
+            chain += found.__cause__, found.__context__
+    return None
 
 
 def nearest_name(name: str, choices: Iterable[str], *, slip: bool = False) -> str | None:
