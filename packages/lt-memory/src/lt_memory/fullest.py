@@ -21,7 +21,7 @@ class Fullest(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.most = 0
-        self._known = set[int]()
+        self._known = dict[int, int]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = tree_leaves((args, kwargs))
@@ -32,12 +32,13 @@ class Fullest(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 storage = tensor.untyped_storage()
                 key, size = storage._cdata, storage.nbytes()
                 if key not in before and key not in self._known:
-                    self._known.add(key)
-                    self.now += size
-                    weakref.finalize(storage, self._gone, key, size).atexit = False
+                    self._known[key] = 0
+                    weakref.finalize(storage, self._gone, key).atexit = False
+                if key in self._known:
+                    self.now += size - self._known[key]
+                    self._known[key] = size
         self.most = max(self.most, self.now)
         return out
 
-    def _gone(self, key: int, size: int) -> None:
-        self._known.discard(key)
-        self.now -= size
+    def _gone(self, key: int) -> None:
+        self.now -= self._known.pop(key)
