@@ -31,7 +31,7 @@ class Package(NamedTuple):
 
     Attributes:
         of: the core package that a door may import beside lt-core; "" for others.
-        entries: its entry points by group, without ``lt.``.
+        entries: its entry points by group, without ``lt.``: each name's module and object.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Package(NamedTuple):
     brings: str
     needs: list[str]
     extras: list[str]
-    entries: dict[str, list[str]]
+    entries: dict[str, dict[str, str]]
 
     @property
     def module(self) -> str:
@@ -58,7 +58,7 @@ def packages() -> tuple[Package, ...]:
         needs = [re.split(r"[^\w-]", entry, maxsplit=1)[0] for entry in content["project"]["dependencies"]]
         extras = list(content["project"].get("optional-dependencies", ()))
         points = content["project"].get("entry-points", {})
-        entries = {group.removeprefix("lt."): sorted(names) for group, names in points.items()}
+        entries = {group.removeprefix("lt."): dict(sorted(names.items())) for group, names in points.items()}
         found.append(Package(path.parent.name, own["level"], own.get("of", ""), own["brings"], needs, extras, entries))
     return tuple(sorted(found, key=lambda p: (LEVELS.index(p.level), p.name != "lt-core", p.name)))
 
@@ -154,9 +154,11 @@ def plugins(text: str) -> str:
     for group in GROUPS:
         brought: dict[str, list[str]] = {}
         for package in installed():
-            for name in package.entries.get(group, ()):
+            for name, target in package.entries.get(group, {}).items():
                 if package.name != "lt-core" and not name.startswith("parameter."):
-                    brought.setdefault(package.name + f"[{name}]" * (name in package.extras), []).append(name)
+                    file = target.partition(":")[0].rpartition(".")[2].replace("_", "-")
+                    extra = next((f"[{given}]" for given in (name, file) if given in package.extras), "")
+                    brought.setdefault(package.name + extra, []).append(name)
         rows.append(f'    "{group}": """')
         for origin, names in sorted(brought.items()):
             head = f"        {origin}: "

@@ -18,3 +18,22 @@ ENTRIES = [
 @pytest.mark.parametrize(("group", "name", "package"), ENTRIES)
 def test_a_name_is_known_by_its_package(group, name, package):
     assert BROUGHT_BY[group][name].partition("[")[0] == package
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "install"),
+    [
+        ("precision", "transformer-engine", "lt-lowbits[transformer-engine]"),
+        ("precision", "transformer-engine-float16", "lt-lowbits[transformer-engine]"),
+        ("precision", "float8", "lt-lowbits[torchao]"),
+        ("precision", "int8", "lt-lowbits[torchao]"),
+        ("precision", "bitsandbytes", "lt-lowbits[bitsandbytes]"),
+        ("loggers", "wandb", "lt-loggers[wandb]"),
+        ("loggers", "csv", "lt-loggers"),
+        ("checkpoint_io", "sharded", "lt-checkpoint[sharded]"),
+        ("strategies", "xla_spmd", "lt-strategies"),
+        ("profilers", "xla", "lt-profilers"),
+    ],
+)
+def test_what_a_name_needs_comes_with_it(group, name, install):
+    assert BROUGHT_BY[group][name] == install

@@ -88,9 +88,9 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
         lt-strategies[xla]: xla
     """,
     "precision": """
-        lt-lowbits: float8 int8 transformer-engine-float16
         lt-lowbits[bitsandbytes]: bitsandbytes
-        lt-lowbits[transformer-engine]: transformer-engine
+        lt-lowbits[torchao]: float8 int8
+        lt-lowbits[transformer-engine]: transformer-engine transformer-engine-float16
         lt-strategies: 16-mixed 16-true 64-true bf16-mixed bf16-true
     """,
     "launchers": """
