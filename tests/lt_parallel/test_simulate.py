@@ -19,6 +19,7 @@ from lt_core.strategy import Placement
 from lt_parallel import FSDP, ModelParallel, Pipelined, PipelineParallel
 from lt_parallel.simulate.launcher import SimulateLauncher
 from lt_strategies import DDP
+from lt_strategies.distributed import ROW, _packed
 
 
 class Block(nn.Module):
@@ -369,6 +370,32 @@ def test_objects_reach_the_ranks_that_come_later():
     assert simulated(lambda strategy: strategy.broadcast(strategy.rank, src=2))[0] == 2
     with pytest.raises(ConfigError, match="a broadcast of rank 40 .* not among those simulated, 3 of 64.*LT789"):
         simulated(lambda strategy: strategy.broadcast(strategy.rank, src=40), 64)
+
+
+def of_a_row(length):
+    """Return a text whose pickle, as a message, has ``length`` bytes."""
+    text = "x" * 600
+    return text + "x" * (length - len(_packed(text)))
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        lambda strategy: strategy.all_gather(torch.zeros(ROW)),
+        lambda strategy: strategy.all_gather(torch.zeros(ROW, dtype=torch.int64)),
+        lambda strategy: strategy.all_gather(torch.zeros(ROW, dtype=torch.uint8)),
+        lambda strategy: strategy.all_gather(torch.full((ROW,), 128, dtype=torch.uint8)),
+        lambda strategy: strategy.all_reduce(torch.zeros(ROW, dtype=torch.uint8), "sum"),
+        lambda strategy: strategy.broadcast(torch.zeros(ROW, dtype=torch.uint8)),
+        lambda strategy: strategy.broadcast(of_a_row(ROW)),
+        lambda strategy: strategy.broadcast(of_a_row(ROW - 6)),  # with what says that it is no tensor
+        lambda strategy: strategy.gather_objects(of_a_row(ROW)),
+        lambda strategy: dist.all_gather_object([None] * 4, of_a_row(ROW)),
+        lambda strategy: dist.broadcast(torch.zeros(ROW, dtype=torch.uint8), 0),
+    ],
+)
+def test_data_of_as_many_bytes_as_an_announced_call_are_data(talk):
+    assert simulated(lambda strategy: (talk(strategy), strategy.broadcast("heard"))[1])[0] == "heard"
 
 
 def test_nothing_of_it_is_left():

@@ -1,10 +1,12 @@
 """What users say to the other ranks from a module or a Trainer, on two ranks."""
 
+import warnings
+
 import pytest
 import torch
 
 from lt_core import LightningModule
-from lt_core.errors import RankError
+from lt_core.errors import ConfigError, RankError
 from lt_strategies import DDP
 from lt_testing import FakeTrainer
 
@@ -156,3 +158,62 @@ def disagree(strategy):
 
 def test_three_ranks_that_make_different_calls_are_told_and_go_on(ranks):
     assert ranks(disagree, 3) == [["LT709"] * 4] * 3
+
+
+LAZY = {
+    "conjugate": lambda z: z.conj(),
+    "negative": lambda z: z.conj().imag,
+    "both": lambda z: z.conj().imag.conj(),
+    "conjugate, every other": lambda z: z.conj()[::2],
+    "large conjugate": lambda z: z.repeat(200).conj(),
+    "large negative": lambda z: z.repeat(200).conj().imag,
+    "a matrix's adjoint": lambda z: z.view(2, 2).mH,
+}
+"""Tensors whose memory holds other numbers than their values."""
+
+
+def say_lazily(strategy):
+    parts = [torch.tensor([1 + 2j, 3 - 4j, 5j, 6]) * (rank + 1) for rank in range(2)]
+    found = {}
+    for name, make in LAZY.items():
+        mine = make(parts[strategy.rank])
+        given = [strategy.all_gather(mine), strategy.broadcast(mine, 1), strategy.all_reduce(mine, "sum")]
+        values = [make(part).resolve_conj().resolve_neg().clone() for part in parts]
+        found[name] = [
+            torch.equal(is_, should)
+            for is_, should in zip(given, (torch.stack(values), values[1], sum(values)), strict=True)
+        ]
+    objects = [strategy.broadcast({"x": torch.empty(2, device="meta")} if strategy.rank == 0 else None)]
+    objects += strategy.gather_objects({"x": torch.empty(2, device="meta")})
+    found["meta"] = [(value["x"].device.type, value["x"].shape) == ("meta", (2,)) for value in objects]
+    return found
+
+
+def test_values_arrive_whatever_the_memory_holds(ranks):
+    assert ranks(say_lazily, 2) == [dict.fromkeys(LAZY, [True] * 3) | {"meta": [True] * 3}] * 2
+
+
+def ask_wrongly(strategy):
+    said = []
+    for src in (-1, 2, 9):
+        with pytest.raises(ConfigError, match=rf"broadcast\(src={src}\): expected one of 0 to 1\..*LT707"):
+            strategy.broadcast(5, src=src)
+        said.append(strategy.broadcast(strategy.rank, src=1))
+    return said
+
+
+def test_a_source_that_is_no_rank_is_refused(ranks):
+    assert ranks(ask_wrongly, 2) == [[1] * 3] * 2
+
+
+def say_quantized(strategy):
+    warnings.simplefilter("ignore")  # that torch will drop them
+    quantized = torch._empty_affine_quantized([3], scale=0.1, zero_point=0, dtype=torch.qint8)
+    try:
+        strategy.all_gather(quantized)
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_gloo_says_that_it_takes_no_quantized_tensor(ranks):
+    assert all("QuantizedCPU" in said for said in ranks(say_quantized, 2))

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -23,11 +24,13 @@ from lt_core.strategy import Capabilities, Strategy
 from lt_strategies import group
 from lt_strategies.group import Group
 
-__all__ = ["ROW", "Distributed", "own_part"]
+__all__ = ["MARK", "ROW", "Distributed", "own_part"]
 
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
 ROW = 1024
 """Bytes in which each rank says what it is about to call, and what it gives where that is at most :data:`_ROOM`."""
+MARK = b"\x8c\x02lt0"
+"""How these bytes begin, and no other pickle: a text is read and dropped."""
 _ROOM = 768
 
 
@@ -122,9 +125,9 @@ class Distributed(Strategy):
         return reduced / self.world_size if op == "mean" else reduced
 
     def all_gather(self, tensor: Tensor) -> Tensor:
-        mine = tensor.detach().contiguous()
+        mine = _plain(tensor)
         call = f"all_gather {tensor.dtype} {tuple(tensor.shape)} on {tensor.device.type}"
-        if mine.device.type == "cpu" and 0 < mine.nbytes <= _ROOM:
+        if mine.is_cpu and 0 < mine.nbytes <= _ROOM and not mine.is_quantized:
             content = self._exchange(call, bytes(mine.view(-1).view(torch.uint8).tolist()))
             return torch.frombuffer(bytearray().join(content), dtype=mine.dtype).view(-1, *mine.shape)
         self._exchange(call)
@@ -136,6 +139,8 @@ class Distributed(Strategy):
         return [pickle.loads(packed) for packed in self._exchange("gather_objects", _packed(value))]
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
+        if src not in range(self.world_size):
+            raise ConfigError(f"broadcast(src={src}): expected one of 0 to {self.world_size - 1}.", code="LT707")
         is_tensor = isinstance(value, Tensor)
         form = (value.dtype, value.shape, value.device.type == "cpu") if is_tensor else value
         mine = _packed((is_tensor, form)) if self.rank == src else b""
@@ -143,8 +148,8 @@ class Distributed(Strategy):
         if not is_tensor:
             return value if self.rank == src else content
         dtype, shape, on_cpu = content
-        device = torch.device("cpu") if on_cpu else self.device  # all must talk by the same group as the source
-        here = value.detach().contiguous() if self.rank == src else torch.empty(shape, dtype=dtype, device=device)
+        device = "cpu" if on_cpu else self.device  # all must talk by the same group as the source
+        here = _plain(value) if self.rank == src else torch.empty(shape, dtype=dtype, device=device)
         dist.broadcast(here, src=src, group=self._talk_group(here))
         return here
 
@@ -189,9 +194,9 @@ class Distributed(Strategy):
             RankError: names the call of each rank.
         """
         # with a checksum of the whole call: longer ones may agree in all characters that fit
-        row = pickle.dumps((call[:160], zlib.crc32(call.encode()), len(mine), mine[:_ROOM])).ljust(ROW)
+        row = MARK + pickle.dumps((call[:160], zlib.crc32(call.encode()), len(mine), mine[:_ROOM]))
         try:
-            calls, sums, sizes, found = zip(*map(pickle.loads, self.group.gather(row)), strict=True)
+            calls, sums, sizes, found = zip(*map(pickle.loads, self.group.gather(row.ljust(ROW))), strict=True)
         except RuntimeError as error:
             error.add_note(f"(rank {self.rank} of {self.world_size} was in {call})")
             raise
@@ -206,7 +211,7 @@ class Distributed(Strategy):
         if (longest := max(sizes)) <= _ROOM:
             return found
         if src is None:
-            return list(self.group.gather(mine.ljust(ROW + longest)))
+            return self.group.gather(mine.ljust(ROW + longest))  # type: ignore[no-any-return]
         box = torch.frombuffer(bytearray(mine or longest), dtype=torch.uint8)
         dist.broadcast(box, src=src, group=self.group.control)
         return [box.numpy()] * self.world_size
@@ -221,8 +226,7 @@ class Distributed(Strategy):
                 "accelerator='cuda', or sync_batchnorm=False.",
                 code="LT711",
             )
-        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
-        return converted
+        return nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-any-return, no-untyped-call]
 
     def _broadcast_module(self, module: nn.Module) -> None:
         """Give all ranks the parameters and buffers of rank 0."""
@@ -246,9 +250,7 @@ class Distributed(Strategy):
         everyone = self.gather_objects(mine)
         for rank, other in enumerate(everyone):
             if other != everyone[0]:
-                pairs = zip(everyone[0], other, strict=False)
-                counts = f"{len(everyone[0])} parameters against {len(other)}"
-                first = next((f"{a!r} against {b!r}" for a, b in pairs if a != b), counts)
+                first = next(f"{a!r} against {b!r}" for a, b in zip_longest(everyone[0], other) if a != b)
                 raise RankError(
                     f"Ranks 0 and {rank} have different parameters (name, shape, dtype, requires_grad): {first}. Build "
                     "the same module on every rank; seeds may differ, the structure may not.",
@@ -260,8 +262,13 @@ class _HostPickler(pickle.Pickler):
     """Pickles device tensors as CPU tensors: they would be read onto the GPU with the sender's number."""
 
     def reducer_override(self, obj: Any) -> Any:
-        kind = obj.__class__
-        return obj.detach().cpu().__reduce_ex__(4) if kind is Tensor and obj.device.type != "cpu" else NotImplemented
+        here = obj.__class__ is not Tensor or obj.device.type in ("cpu", "meta")
+        return NotImplemented if here else obj.detach().cpu().__reduce_ex__(4)
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Return the values one after the other in memory, as torch sends them."""
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def _packed(value: Any) -> bytes:
@@ -271,8 +278,7 @@ def _packed(value: Any) -> bytes:
 
 def own_part(tensor: Tensor) -> Tensor:
     """Return this rank's part of a sharded tensor; any other tensor unchanged."""
-    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return part
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def _watched(fn: Callable[..., RunResult], strategy: Ranks, *args: Any) -> RunResult:

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch.distributed import HashStore, ProcessGroup, TCPStore  # type: ignore[attr-defined]
-from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch._C._distributed_c10d import HashStore, PrefixStore, ProcessGroup, Store, TCPStore
 from torch.distributed.rendezvous import rendezvous
 
 from lt_core.environment import Environment
@@ -239,13 +238,10 @@ def _adopt(timeout: timedelta) -> Group:
 def _store(environment: Environment, world_size: int, timeout: timedelta) -> Store:
     method, rank = environment.rendezvous, environment.rank
     if world_size == 1 and not environment.processes_exist:
-        alone: Store = HashStore()
-        return alone
+        return HashStore()
     if method.startswith("tcp://127.0.0.1:") and rank == 0:
         return _loopback_store(int(method.rpartition(":")[2]), world_size, timeout)
-    store, _, _ = next(rendezvous(method, rank, world_size, timeout=timeout))
-    found: Store = store
-    return found
+    return next(rendezvous(method, rank, world_size, timeout=timeout))[0]  # type: ignore[no-any-return]
 
 
 def _loopback_store(port: int, world_size: int, timeout: timedelta) -> Store:
@@ -255,7 +251,7 @@ def _loopback_store(port: int, world_size: int, timeout: timedelta) -> Store:
     listener.bind(("127.0.0.1", port))
     listener.listen(2048)
     port = listener.getsockname()[1]
-    store: Store = TCPStore(
+    return TCPStore(
         "127.0.0.1",
         port,
         world_size,
@@ -264,7 +260,6 @@ def _loopback_store(port: int, world_size: int, timeout: timedelta) -> Store:
         wait_for_workers=False,
         master_listen_fd=listener.detach(),
     )
-    return store
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lt_core.errors import ConfigError
-from lt_strategies.distributed import ROW
+from lt_strategies.distributed import MARK, ROW
 
 _SENT = {"broadcast_": 0, "allreduce_": 0, "reduce_": 0, "allgather_": 1, "_allgather_base_": 1}
 _SENT |= {"_reduce_scatter_base_": 1, "reduce_scatter_": 1, "send": 0, "recv_": 0}
@@ -167,7 +167,7 @@ def _call_of(func: Any, args: Any, group: str, ranks: tuple[int, ...]) -> Call:
     peer = next((ranks[int(given[key])] for key in ("dst", "src") if key in given and name in ("send", "recv_")), None)
     place = _SENT.get(name)
     tensors = [] if place is None else [t for t in tree_leaves(args[place]) if isinstance(t, Tensor)]
-    words = [_form(tensor) for tensor in tensors[:4]] + ["..."] * (len(tensors) > 4)
+    words = [_form(tensor, name) for tensor in tensors[:4]] + ["..."] * (len(tensors) > 4)
     if "root_rank" in given:
         words.append(f"of rank {ranks[int(given['root_rank'])]}")
     if "reduce_op" in given:
@@ -200,15 +200,17 @@ def _operation() -> str:
     return str(getattr(getattr(options, "reduceOp", None), "op", "")).rpartition(".")[2].lower()
 
 
-def _form(tensor: Tensor) -> str:
+def _form(tensor: Tensor, name: str) -> str:
     if tensor.dtype == torch.uint8:  # an object's bytes, whose number may differ; or a strategy's announced call
-        return repr(said) if (said := _announced(tensor)) else "an object"
+        said = name == "allgather_" and _announced(tensor)  # memory to be filled by others may hold an old one
+        return repr(said) if said else "an object"
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def _announced(tensor: Tensor) -> str:
     """Return the call that a strategy announces by this row; empty for other tensors."""
-    return str(pickle.loads(bytes(tensor.tolist()))[0]) if tensor.shape == (ROW,) else ""
+    row = bytes(tensor.tolist()) if (tensor.dtype, tensor.shape) == (torch.uint8, (ROW,)) else b""
+    return str(pickle.loads(row)[0]) if row.startswith(MARK) else ""
 
 
 def _place() -> str:
