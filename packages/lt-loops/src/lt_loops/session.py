@@ -98,10 +98,10 @@ class Session:
         if (profiler := run.job.profiler) is not None:
             self._try(partial(_stop, profiler))
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
-        run.log.each(lambda logger: logger.save())
-        run.log.each(lambda logger: logger.finalize(outcome))
+        self._try(lambda: run.log.each(lambda logger: logger.save()))
+        self._try(lambda: run.log.each(lambda logger: logger.finalize(outcome)))
         if run.stage == "fit":  # a validation inside a fit may have read a file of it
-            run.log.end_fit(run.origin.header.run)
+            self._try(lambda: run.log.end_fit(run.origin.header.run))
         self._try(run.data.close)
         for feed in run.evaluation.open_feeds():
             self._try(feed.close)
