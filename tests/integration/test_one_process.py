@@ -128,6 +128,7 @@ ENDS = {
     "another dies": (1, "Rank 1 of 2 was killed by SIGKILL"),
     "told to end": (128 + signal.SIGTERM, ""),
     "all told to end": (128 + signal.SIGINT, "Ctrl-C: test ends after this batch"),
+    "stands still before the others": (1, "Ranks [1] of 2 did not start within 2 s"),
     "others alone": (1, r"Rank 1 waits for a run of rank 0 on one device, and rank 0's script is over."),
     "others alone, then a fit": (1, "All ranks wait for one another"),
 }

@@ -75,6 +75,29 @@ def test_a_rank_that_is_still_in_a_run_of_its_own_is_waited_for_beyond_the_timeo
         meet(HashStore(), 0, 2, short)
 
 
+@pytest.mark.parametrize("alive", [{0}, {0, 1}, set()])
+def test_the_sign_of_one_rank_excuses_no_other(monkeypatch, alive):
+    # rank 2 stands still; rank 1 is on its way or not
+    class Client:
+        def line(self, rank):
+            return Line(beat=time.monotonic() if rank in alive else 0.0)
+
+    monkeypatch.setattr(job, "_client", Client())
+    failed = []
+
+    def wait():
+        try:
+            meet(HashStore(), 0, 3, timedelta(seconds=0.3))
+        except RankError as error:
+            failed.append(error)
+
+    waits = threading.Thread(target=wait, daemon=True)
+    waits.start()
+    waits.join(PATIENCE / 10)
+    assert failed
+    assert "Ranks [1, 2] of 3 did not start" in str(failed[0])
+
+
 def test_what_a_failed_attempt_left_in_the_store_is_no_meeting():
     store, names = HashStore(), []
     store.set("call", "old")

@@ -176,6 +176,10 @@ def main():
         made = trainer(1, callbacks=[pl.callbacks.ModelCheckpoint(monitor="val")])
         made.fit(net, loader(shuffle=True), loader())
         tell("fit on 1", net, made)
+    if SCENARIO == "stands still before the others":
+        net.on_test = (lambda: time.sleep(600)) if RANK else None
+        trainer(1).test(net, loader(), verbose=False)
+        trainer(2, strategy=pl.strategies.DDP(timeout=2, step_deadline=2)).fit(net, loader())
     made = trainer(2)
     made.fit(net, loader(), loader())
     tell("fit on 2", net, made)

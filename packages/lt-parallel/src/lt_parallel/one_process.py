@@ -23,16 +23,13 @@ from torch.utils._pytree import tree_map_only
 
 from lt_core.errors import RankError
 from lt_core.launcher import Launcher, RunResult
-from lt_core.ranks import Ranks
+from lt_core.ranks import Ranks, Supervisor
 from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import SingleDevice, Strategy
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 _POLL = 0.1
 """Seconds between two looks for an outcome."""
-
-_PULSE = 1.0
-"""Seconds between two signs of a rank that is in a run of its own."""
 
 
 class Rank(Protocol):
@@ -56,6 +53,20 @@ class Rank(Protocol):
 
     def give_sign(self) -> None:
         """Have the others wait for this rank from now on as long again, where they meet."""
+
+
+class _Signs(Supervisor):
+    """Gives a sign for each batch: a rank that stands still is waited for no longer than others."""
+
+    def __init__(self, mine: Rank) -> None:
+        self._mine = mine
+
+    def batch_done(self, phase: str) -> None:
+        self._mine.give_sign()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Cross to no other process, with a strategy that is pickled in a run."""
+        return Supervisor, ()
 
 
 class Outcome(NamedTuple):
@@ -85,7 +96,7 @@ class OneProcess(Launcher):
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Any) -> RunResult:
         if not dist.is_initialized():
-            return self._run_alone(fn, args)
+            return self._run_alone(fn, args, strategy)
         act = self._lead if self._mine.rank == 0 else self._follow
         value = self._mine.run(act, (self._name(), fn, args, strategy), copy(strategy))
         if isinstance(value, BaseException):
@@ -93,26 +104,20 @@ class OneProcess(Launcher):
         result: RunResult = value
         return result
 
-    def _run_alone(self, fn: Callable[..., RunResult], args: tuple[Any, ...]) -> RunResult:
+    def _run_alone(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> RunResult:
         """Call ``fn(*args)`` as rank 0 did, and with its number of threads, on which the rounding of sums depends."""
         usual = torch.get_num_threads()
         if self._mine.rank and not self._threads:
             self._threads, SingleDevice.said = pickle.loads(self._decisions.read_bytes())
         torch.set_num_threads(self._threads or usual)
-        over = threading.Event()
-        signs = threading.Thread(target=self._give_signs, args=(over,), name="lt-alone", daemon=True)
-        signs.start()
+        before, strategy.supervisor = strategy.supervisor, _Signs(self._mine)
+        self._mine.give_sign()
         try:
             return fn(*args)
         finally:
-            over.set()
-            signs.join()
-            torch.set_num_threads(usual)
-
-    def _give_signs(self, over: threading.Event) -> None:
-        while not over.wait(_PULSE):
             self._mine.give_sign()
-        self._mine.give_sign()
+            strategy.supervisor = before
+            torch.set_num_threads(usual)
 
     def _name(self) -> str:
         """Return the name of this call, which is the same on all ranks."""

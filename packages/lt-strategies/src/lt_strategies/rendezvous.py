@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
+from uuid import uuid4
 
 from torch.distributed.distributed_c10d import Store
 
@@ -31,13 +31,12 @@ def meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
     Raises:
         RankError: when some do not come in time; names them.
     """
-    waits = _Waits(store, rank, world_size, timeout)
-    return _call(store, world_size, waits) if rank == 0 else _answer(store, rank, waits)
+    return (_answer if rank else _call)(_Waits(store, rank, world_size, timeout.total_seconds()))
 
 
-def _call(store: Store, world_size: int, waits: _Waits) -> str:
-    meeting = _name()
-    answers = [f"{meeting}/{rank}" for rank in range(1, world_size)]
+def _call(waits: _Waits) -> str:
+    store, meeting = waits.store, uuid4().hex
+    answers = [f"{meeting}/{rank}" for rank in range(1, waits.world_size)]
     store.set("call", meeting)
     if answers:
         waits.meeting = meeting
@@ -47,20 +46,16 @@ def _call(store: Store, world_size: int, waits: _Waits) -> str:
     return meeting
 
 
-def _answer(store: Store, rank: int, waits: _Waits) -> str:
-    me = _name()
+def _answer(waits: _Waits) -> str:
+    store, me = waits.store, uuid4().hex
     while not waits.came(["call"]):
         pass
     while True:
         if (newest := store.get("call").decode()) != waits.meeting:
             waits.meeting = newest
-            store.set(f"{newest}/{rank}", me)
+            store.set(f"{newest}/{waits.rank}", me)
         if waits.came([f"{newest}/met"]) and me in store.get(f"{newest}/met").decode().split():
             return newest
-
-
-def _name() -> str:
-    return uuid.uuid4().hex[:16]
 
 
 class _Waits:
@@ -70,11 +65,11 @@ class _Waits:
         meeting: the one that this rank waits for; empty before there is one.
     """
 
-    def __init__(self, store: Store, rank: int, world_size: int, timeout: timedelta) -> None:
+    def __init__(self, store: Store, rank: int, world_size: int, timeout: float) -> None:
         self.store, self.rank, self.world_size, self.timeout, self.meeting = store, rank, world_size, timeout, ""
         now = time.monotonic()
         self.pause, self.longest = 0.005, max(0.02, world_size / 1000)
-        self.end, self.speaks_at = now + timeout.total_seconds(), now + SLOW if rank == 0 else float("inf")
+        self.end, self.speaks_at = now + timeout, now + SLOW if rank == 0 else float("inf")
 
     def came(self, keys: list[str]) -> bool:
         """Return whether ``keys`` are there; where they are not, after a pause.
@@ -86,8 +81,12 @@ class _Waits:
             self.pause = 0.005
             return True
         now = time.monotonic()
-        if now > self.end and now > _last_sign(self.world_size) + self.timeout.total_seconds():
-            raise self.error()
+        if now > self.end and now > self.last_sign() + self.timeout:
+            raise RankError(
+                f"Ranks {self.absent()} of {self.world_size} did not start within {self.timeout:g} s; rank {self.rank} "
+                "waited for them. Look at their output; DDP(timeout=...) waits longer.",
+                code="LT705",
+            )
         if now > self.speaks_at:
             self.speaks_at = float("inf")
             say(f"Waiting for ranks {self.absent()} of {self.world_size} to start ...")
@@ -95,26 +94,26 @@ class _Waits:
         self.pause = min(1.5 * self.pause, self.longest)
         return False
 
+    def last_sign(self) -> float:
+        """Return when the absent rank that is silent longest gave a sign, where lt has started the ranks."""
+        from lt_strategies.job import rank_client  # imports supervision
+
+        mine = rank_client()
+        if mine is None:
+            return 0.0
+        silent = self.silent()
+        return (min if silent else max)(mine.line(rank).beat for rank in silent or range(self.world_size))
+
+    def silent(self) -> list[int]:
+        """Return the first ranks that have not answered the call; rank 0 where there was none."""
+        if not self.meeting:
+            return [0]
+        return list(islice(missing(self.store, self.meeting, range(1, self.world_size)), NAMED + 1))
+
     def absent(self) -> str:
-        """Return the ranks that have not answered the call; rank 0 where there was none, or none since the failure."""
-        silent = missing(self.store, self.meeting, range(1, self.world_size)) if self.meeting else ()
-        found = list(islice(silent, NAMED + 1))
-        return f"[{', '.join(map(str, found[:NAMED] or [0]))}{', ...' if len(found) > NAMED else ''}]"
-
-    def error(self) -> RankError:
-        return RankError(
-            f"Ranks {self.absent()} of {self.world_size} did not start within {self.timeout.total_seconds():g} s; rank "
-            f"{self.rank} waited for them. Look at their output; DDP(timeout=...) waits longer.",
-            code="LT705",
-        )
-
-
-def _last_sign(world_size: int) -> float:
-    """Return when one of the ranks, where lt has started them, last said that it is alive, or came to this meeting."""
-    from lt_strategies.job import rank_client  # imports supervision
-
-    mine = rank_client()
-    return 0.0 if mine is None else max(mine.line(rank).beat for rank in range(world_size))
+        """Return the silent ranks as text; rank 0 where there is none since the failure."""
+        found = self.silent() or [0]
+        return f"[{', '.join(map(str, found[:NAMED]))}{', ...' if len(found) > NAMED else ''}]"
 
 
 def missing(store: Store, name: str, ranks: range) -> Iterator[int]:
