@@ -125,7 +125,7 @@ def test_all_problems_of_one_call_are_told_together():
 
 def test_only_wrong_types_together_are_a_type_error():
     with pytest.raises(ConfigTypeError, match="2 problems"):
-        Settings.checked({"max_epochs": "5", "benchmark": 1})
+        Settings.checked({"max_epochs": "5", "benchmark": 2})
 
 
 def test_a_conflict_with_a_wrong_argument_is_not_told_twice():

@@ -94,13 +94,18 @@ def by_hand():
     return found.bytes
 
 
+def no_values(recorder, group, *asked):
+    recorder.answers = list(map(bool, asked))
+    return {}
+
+
 @pytest.mark.parametrize(("accelerator", "ahead"), [(Meta, 0), (Beside, BATCH)], ids=["plain", "a batch ahead"])
 @pytest.mark.parametrize("arguments", [{}, {"gradient_clip_val": 1.0}], ids=["bare", "clipped"])
 @pytest.mark.parametrize("logs", [False, True], ids=["silent", "logs"])
 def test_a_step_holds_no_more_than_one_by_hand_and_a_batch(accelerator, ahead, arguments, logs, trainer, monkeypatch):
     pytest.importorskip("lt_data")
     monkeypatch.setattr("lt_loops.run.loss_watch.LossWatch.look", lambda watch, *args, **named: None)
-    monkeypatch.setattr("lt_loops.logging.recorder.RunRecorder.epoch_values", lambda recorder, *args: {})
+    monkeypatch.setattr("lt_loops.logging.recorder.RunRecorder.epoch_values", no_values)
     bare = by_hand()
     with Fullest() as found:
         run = trainer(accelerator=accelerator(), **arguments)

@@ -55,11 +55,7 @@ OF_ARGUMENT: dict[str, tuple[str, ...]] = {
 }
 """The Trainer's arguments that take names, and the groups in which a name is looked up."""
 
-ROLES = {
-    "checkpoint": "enable_checkpointing",
-    "progress_bar": "enable_progress_bar",
-    "summary": "enable_model_summary",
-}
+ROLES = {"checkpoint": "enable_checkpointing", "progress_bar": "enable_progress_bar", "summary": "enable_model_summary"}
 """The roles of callbacks that a Trainer fills by itself, and the argument that turns each off."""
 
 _SINGULAR = {

@@ -448,15 +448,18 @@ class SingleDevice(Strategy):
     """One device in this process: the choice of ``strategy="auto"`` for one, and the name for ``isinstance``.
 
     Attributes:
-        said: what rank 0 has broadcast in this process, by the function that did. Ranks that are started later, and
-            repeat its script, find the same folders and files by it.
+        said: what rank 0 has broadcast in this process, by the function that did: its first thousand values that are
+            no tensors. Ranks that are started later, and repeat its script, find the same folders and files by it.
     """
 
     said: ClassVar[defaultdict[str, list[Any]]] = defaultdict(list)
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
         said = self.said[sys._getframe(1).f_code.co_name]
+        if isinstance(value, Tensor):  # names no file, and would be held for the life of the process
+            return value
         if self.rank:
             return said.pop(0) if said else value
         said.append(value)
+        del said[1000:]
         return value

@@ -1,0 +1,23 @@
+"""What one device's broadcasts leave behind in the process."""
+
+import pytest
+import torch
+
+from lt_core.strategy import SingleDevice
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    monkeypatch.setattr(SingleDevice, "said", type(SingleDevice.said)(list))
+
+
+def decide(strategy, value):
+    return strategy.broadcast(value)
+
+
+def test_broadcasts_hold_no_tensor_and_no_more_than_a_thousand_values():
+    strategy = SingleDevice()
+    for number in range(1100):
+        assert decide(strategy, number) == number
+        assert torch.equal(decide(strategy, torch.full((2,), number)), torch.full((2,), number))
+    assert SingleDevice.said == {"decide": [*range(1000)]}
