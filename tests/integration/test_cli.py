@@ -409,7 +409,7 @@ class Watch(pl.Callback):
     def on_train_start(self, trainer, *args):
         assert trainer.fit_loop.epoch_loop.val_loop._data_source.is_defined()
         flags = _AcceleratorConnector(accelerator="cpu")
-        assert (flags._accelerator_flag, flags._devices_flag) == ("cpu", trainer.num_devices)
+        assert (flags._accelerator_flag, flags._devices_flag) == ("cpu", 1)
         assert trainer.policy.loaders_before_hooks
 
     def on_train_batch_start(self, trainer, *args):
