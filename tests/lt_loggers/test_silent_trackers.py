@@ -213,6 +213,23 @@ def test_a_failure_in_the_thread_is_raised_by_the_next_row_which_is_not_taken(se
     assert steps(service) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("copied", [lambda logger: pickle.loads(pickle.dumps(logger)), copy.deepcopy])
+def test_a_copy_is_made_also_where_the_service_refuses_and_the_rows_stay(service, monkeypatch, copied):
+    def refuse(run, *what):
+        raise ConnectionError("refused")
+
+    tracker = Tracker(service, "a")
+    log(tracker, 0)
+    with monkeypatch.context() as away:
+        away.setattr(service, "take", refuse)
+        other = copied(tracker)
+    other.service = service
+    log(other, 1)
+    other.finalize("success")
+    tracker.finalize("success")
+    assert sorted(steps(service)) == [0, 1]
+
+
 def test_a_resume_sends_what_the_checkpoint_says_is_not_sent(tracker, service):
     log(tracker, 0, 1)
     tracker.save()

@@ -132,7 +132,7 @@ class TrackerLogger(BufferedLogger):
                 self._experiment = self._open()
             else:
                 self._ask(lambda me: me.experiment)
-        return Nothing() if self._experiment is None else self._experiment
+        return self._experiment or Nothing()
 
     def begin_anew(self) -> None:
         """Leave the run, and open another one next; one that the user opened or named goes on."""
@@ -226,7 +226,9 @@ class TrackerLogger(BufferedLogger):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the thread and the run: a copy in another process opens it by its id."""
-        return {**super().__getstate__(), "_own_sender": None, "_failed": None, "_experiment": None}
+        with suppress(Exception):  # what cannot be sent stays here
+            self.save()
+        return {**self.__dict__, "_own_sender": None, "_failed": None, "_experiment": None}
 
     # ---- by the thread -----------------------------------------------------------------------------------------------
 
