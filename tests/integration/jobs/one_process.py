@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset, random_split
 import lt as pl
 
 FOLDER, SCENARIO = Path(sys.argv[1]), sys.argv[2]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 RANK = int(os.environ.get("LT_RANK", "0"))
 
 
