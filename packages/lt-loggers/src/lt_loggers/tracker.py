@@ -194,8 +194,8 @@ class TrackerLogger(BufferedLogger):
                 warn(
                     f"{type(self).__name__}: {len(self._sender.rows)} rows are not sent, nor what else was logged "
                     f"(hyperparameters, media, checkpoints, the end of the run) since {self._address} stopped "
-                    "answering. If it was silent and answers while this process lives, they are sent; if it refused, they "
-                    "are not. A run that is resumed from a checkpoint sends the rows that it holds.",
+                    "answering. If it was silent and answers while this process lives, they are sent; if it refused, "
+                    "they are not. A run that is resumed from a checkpoint sends the rows that it holds.",
                     code="LT561",
                 )
 
