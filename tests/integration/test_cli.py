@@ -110,6 +110,8 @@ def test_explain_says_what_a_fit_would_do_on_other_hardware(here, capsys):
     shown = capsys.readouterr().out
     assert "8 ranks" in shown
     assert "8 per rank" in shown
+    assert "Memory (GB on each rank, without activations): 5 parameters, whole on each rank" in shown
+    assert "activations of a batch: <0.001 more" in shown
     assert not (here / "lightning_logs").exists()
 
 

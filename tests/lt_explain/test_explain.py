@@ -4,10 +4,12 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import LightningModule
+from lt_core.data import DataSource
 from lt_loops import Trainer
 
 
@@ -39,6 +41,20 @@ def test_place_memory_data_and_times_are_printed_and_returned(capsys):
     assert (counted if find_spec("lt_memory") else "Memory: counted by lt-memory: ") in text
     assert "an epoch: 8 batches on each rank, 8 optimizer steps\n  the whole fit: 16 optimizer steps" in text
     assert "stops: max_epochs=2\n  checkpoints: none" in text
+
+
+class Rows(DataSource):
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.zeros(32, 1000)), batch_size=8)
+
+
+@pytest.mark.parametrize(
+    ("given", "batches"), [((Learns(),), 8), ((Learns(), Rows()), 4), ((Learns(), Rows().train_dataloader()), 4)]
+)
+def test_memory_is_told_beside_data_from_wherever_it_comes(given, batches):
+    text = made().explain(*given)
+    assert "\nMemory" in text
+    assert f"an epoch: {batches} batches" in text
 
 
 def test_a_schedule_of_windows_counts_in_the_steps_of_the_whole_fit():

@@ -120,12 +120,11 @@ class TrainingCommand(LightningCLI):
 
     def explain(self, model: Any, datamodule: Any = None, **arguments: Any) -> None:
         """Print the plan of ``lt fit``; data is set up to count its batches, and nothing is trained."""
-        source = model if datamodule is None else datamodule
         place = {name: arguments.get(name) for name in ("devices", "num_nodes", "accelerator", "strategy")}
         if datamodule is not None:
             datamodule.prepare_data()
             datamodule.setup("fit")
-        self.trainer.explain(source, **place)
+        self.trainer.explain(model, datamodule, **place)
 
 
 def main(words: Sequence[str]) -> int:

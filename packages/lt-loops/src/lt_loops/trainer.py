@@ -595,16 +595,16 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
         Args:
             model: a module whose memory is counted, and whose ``train_dataloader`` may be asked for batches.
-            train_dataloaders: loaders to count, whose first samples show what a step keeps; default: the model's, or
-                those of the last run.
+            train_dataloaders: loaders to count, or a datamodule, whose first samples show what a step keeps; default:
+                the model's, or those of the last run.
             devices: devices on each node, in place of the Trainer's.
             num_nodes: nodes, in place of the Trainer's.
             accelerator: kind of device, in place of the Trainer's: ``"cuda"`` where no GPU is.
             strategy: in place of the Trainer's.
         """
         loaders = train_dataloaders
-        if loaders is None and isinstance(model, DataSource):
-            loaders = Loaders(model).get("train")  # type: ignore[arg-type]
+        if isinstance(source := model if loaders is None else loaders, DataSource):
+            loaders = Loaders(source).get("train")  # type: ignore[arg-type]
         if loaders is None:
             loaders = self.train_dataloader
         explain = plugins.load("defaults", "explain")
