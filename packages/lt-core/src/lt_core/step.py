@@ -156,7 +156,7 @@ class StepHandle(Protocol):
 
     A batch is ``open``, then ``call`` and ``backward`` as often as needed, then ``close``, which steps the optimizers
     when a window of ``accumulate_grad_batches`` is complete. One that steps them by itself calls ``prepare`` and
-    ``take_step`` for each and says so to ``close``.
+    ``take_step`` for each, ``close(steps=False)``, and then ``stepped`` where it was a step.
 
     Attributes:
         module: the user's.
@@ -223,8 +223,8 @@ class StepHandle(Protocol):
     def stepped(self, steps: int = 1) -> None:
         """Count optimizer steps, with their schedulers."""
 
-    def close(self, *, had_loss: bool = True, stepped: bool | None = None) -> None:
-        """End a batch; the window's last one steps all optimizers, unless ``stepped`` says whether the step did so."""
+    def close(self, *, had_loss: bool = True, steps: bool = True) -> None:
+        """End a batch; the window's last one steps all optimizers, but for a step that does so by itself."""
 
     # ---- lt's own step -----------------------------------------------------------------------------------------------
 

@@ -51,7 +51,9 @@ class _Running(RunningStep):
                     if last:
                         handle.prepare(optimizer)
                         stepped |= handle.take_step(optimizer)
-        handle.close(had_loss=had_loss, stepped=stepped)
+        handle.close(had_loss=had_loss, steps=False)
+        if stepped:
+            handle.stepped()
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _turns(self, index: int) -> list[int]:

@@ -93,20 +93,16 @@ class Handle(Window):
     def stepped(self, steps: int = 1) -> None:
         self.training.stepped(steps)
 
-    def close(self, *, had_loss: bool = True, stepped: bool | None = None) -> None:
+    def close(self, *, had_loss: bool = True, steps: bool = True) -> None:
+        several, last = self.strategy.world_size > 1, self._is_last(self.batch)
         if not had_loss:
             self.losses.missing()
-        self.pending.counted += had_loss or self.strategy.world_size > 1
-        if not had_loss and stepped is None and self.strategy.world_size > 1 and not self.direct:
-            self.backward(zero_loss(self.module))
-        last = self._is_last(self.batch)
-        if last and stepped is None:
+            if steps and several and not self.direct:
+                self.backward(zero_loss(self.module))
+        self.pending.counted += had_loss or several
+        if last and steps:
             self.finish()
-            self.training.partial = False
-            return
         self.position.micro, self.training.partial = 0 if last else self.position.micro + 1, False
-        if stepped:
-            self.training.stepped()
 
     # ---- lt's own step -----------------------------------------------------------------------------------------------
 
