@@ -44,7 +44,7 @@ class Collectives:
                 return gathered
             return ranks.all_gather(tensor.detach())
 
-        return map_batch(gather, data, _is_number)
+        return map_batch(gather, data, lambda item: isinstance(item, (int, float)) or hasattr(item, "__array__"))
 
     def reduce(self, data: Tensor | float, op: str = "mean") -> Tensor:
         """Return a number or tensor reduced over the ranks; same shape, without gradient.
@@ -97,10 +97,6 @@ class ModuleCollectives(Collectives):
     reduce = _yielding(Collectives.reduce)
     broadcast = _yielding(Collectives.broadcast)
     barrier = _yielding(Collectives.barrier)
-
-
-def _is_number(item: Any) -> bool:
-    return isinstance(item, (int, float)) or hasattr(item, "__array__")
 
 
 class _Gather(torch.autograd.Function):

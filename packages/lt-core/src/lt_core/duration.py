@@ -91,7 +91,7 @@ class Duration:
         else:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             remedy = f" For seconds write {{'seconds': {value}}} or '{value} s', for hours '{value} h'."
-            remedy = remedy if "seconds" in units and is_number else ""
+            remedy *= is_number and "seconds" in units
             raise ConfigTypeError(
                 f"{shown}: expected {expected_of(units)}; received {_type_name(value)}.{remedy}",
                 code="LT355",
@@ -150,17 +150,18 @@ class Elapsing(Protocol):
 
 
 class AgreedTime:
-    """Says how much is left of a time: on one process by its clock, on several by rank 0's, with few broadcasts.
+    """Says how much is left of a time, and at which batch to ask again: on several ranks by rank 0's clock.
 
-    Rank 0 broadcasts at which batch to ask again: half of the way that it expects until then, and never further than it
-    was so far. So a limit of an hour at a thousand batches a second costs some forty broadcasts. Calls are not counted,
-    as a signal has one rank look after more batches than another. Make a new one for each span.
+    That is half of the way that it expects until then, and never further than it was so far. So a limit of an hour at a
+    thousand batches a second costs some forty broadcasts. One process, which need not broadcast, asks at least about
+    once a second, as its batches may become slower. Calls are not counted, as a signal has one rank look after more
+    batches than another. Make a new one for each span.
 
     Args:
         began: training batches of the fit at the begin of the span.
 
     Attributes:
-        asks_at: the first batch at which several ranks talk again.
+        asks_at: the first batch at which to ask again; before it several ranks do not talk.
     """
 
     def __init__(self, began: float = 0) -> None:
@@ -168,13 +169,13 @@ class AgreedTime:
 
     def left(self, left: float, trainer: Elapsing) -> float:
         """Return the seconds that are left, of which this rank sees ``left``; ``inf`` where the ranks don't talk."""
-        if trainer.world_size == 1:
-            return left
-        here = trainer.elapsed("batches")
+        here, alone = trainer.elapsed("batches"), trainer.world_size == 1
         if here < self.asks_at:
-            return inf
-        done, passed = here - self._began, max(monotonic() - self._clock, 1e-6)
-        left, self.asks_at = trainer.broadcast((left, here + max(1, min(left * done / passed // 2, done))))
+            return left if alone else inf
+        done = here - self._began
+        pace = done / max(monotonic() - self._clock, 1e-6)
+        ahead = min(min(left, 2 if alone else left) * pace // 2, done)
+        left, self.asks_at = trainer.broadcast((left, here + max(1, ahead)))
         return left
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
-from lt_core.duration import UNITS, Duration, Every, Unit
+from lt_core.duration import UNITS, AgreedTime, Duration, Every, Unit
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -90,10 +90,13 @@ class Elapsed(Owner):
 
     def next_due(self, every: Every) -> int:
         """Return the batch of this epoch at which ``every`` can be due at the earliest."""
-        if every.duration.unit != "seconds":
-            return self.batch_of(every.duration.unit, every.next_due)
+        unit = every.duration.unit
+        return self.next_look(every.clock) if unit == "seconds" else self.batch_of(unit, every.next_due)
+
+    def next_look(self, clock: AgreedTime) -> int:
+        """Return the batch of this epoch at which a time is asked for next."""
         position = self._position
-        return max(int(every.clock.asks_at) - position.total_batches, position.batch + self._agenda.group)
+        return max(int(clock.asks_at) - position.total_batches, position.batch + self._agenda.group)
 
     def batch_of(self, unit: Unit, amount: float) -> int:
         """Return the next batch of this epoch at which ``amount`` can have elapsed at the earliest."""

@@ -140,10 +140,10 @@ class Evaluation(Owner):
     def next_due(self) -> int:
         if not self.validates or not self._in_this_epoch():
             return NEVER
-        batch, every = self._position.batch, self._multiples
-        if isinstance(self._limits.val_check_interval, timedelta):
-            return batch + self._agenda.group
-        return self._batch_after(batch) if every is None else self._elapsed.next_due(every)
+        every = self._multiples
+        if self._clock is not None and isinstance(self._limits.val_check_interval, timedelta):
+            return self._elapsed.next_look(self._clock)
+        return self._batch_after(self._position.batch) if every is None else self._elapsed.next_due(every)
 
     def _in_this_epoch(self) -> bool:
         every = self._limits.check_val_every_n_epoch

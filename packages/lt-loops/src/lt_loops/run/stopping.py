@@ -3,39 +3,14 @@
 import math
 import signal
 import time
-from datetime import timedelta
 
 from lt_core.duration import SLACK, AgreedTime
 from lt_core.errors import warn
 from lt_loops.arguments.limits import LIMITS
-from lt_loops.run.agenda import Agenda
 from lt_loops.run.agreement import Agreement
 from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.job import Context, Owner
 from lt_loops.state.position import NEVER
-
-
-class Deadline:
-    """Ends training after a time, in which earlier processes count.
-
-    It begins to count at the position from which training goes on; whether it is reached is the same on all ranks
-    (:class:`~lt_core.duration.AgreedTime`).
-    """
-
-    def __init__(self, after: timedelta, agenda: Agenda, elapsed: Elapsed) -> None:
-        self._after, self._agenda, self._elapsed = after, agenda, elapsed
-        self._ends, self._clock = math.inf, AgreedTime()
-
-    def begin(self) -> None:
-        position = self._agenda.position
-        self._ends = time.perf_counter() + self._after.total_seconds() - position.passed
-        self._clock = AgreedTime(position.batches - 1)  # ranks talk at once: a run that resumes may be over already
-
-    def next_due(self) -> int:
-        return NEVER if self._ends == math.inf else self._agenda.position.batch + self._agenda.group
-
-    def reached(self) -> bool:
-        return self._ends != math.inf and self._clock.left(self._ends - time.perf_counter(), self._elapsed) <= 0
 
 
 class Stopping(Owner):
@@ -52,8 +27,8 @@ class Stopping(Owner):
 
     def __init__(self, context: Context, elapsed: Elapsed) -> None:
         super().__init__(context)
-        after, self._amount, self._elapsed = self._settings.max_time, self._settings.amount, elapsed
-        self._deadline = None if after is None else Deadline(after, self._agenda, elapsed)
+        self._amount, self._elapsed = self._settings.amount, elapsed
+        self._ends, self._clock = math.inf, AgreedTime()  # when max_time is over
         self._agreement: Agreement | None = None
         self.announced = False
         self.reason, self._wish, self._limit = "", "", ""  # the last: the argument that ends the run, if any
@@ -92,8 +67,9 @@ class Stopping(Owner):
             ConfigError: for a limit of samples or tokens that nothing counts.
         """
         position = self._position
-        if self._deadline is not None:
-            self._deadline.begin()
+        if (most := self._settings.max_time) is not None:  # in which earlier processes count
+            self._ends = time.perf_counter() + most.total_seconds() - position.passed
+            self._clock = AgreedTime(position.batches - 1)  # ranks talk at once: a run that resumes may be over already
         if self._amount is not None:
             self._elapsed.elapsed(self._amount.unit)
         if (position.epoch or position.step) and self.ends_training() and (name := self._limit):
@@ -110,8 +86,8 @@ class Stopping(Owner):
             due = self._agenda.batch_of_step(self._limits.max_steps)
         if self.requested:  # not granted yet: asked again at each boundary, until min_epochs and min_steps are reached
             due = min(due, self._position.batch + self._agenda.group)
-        if self._deadline is not None:
-            due = min(due, self._deadline.next_due())
+        if self._ends < math.inf:
+            due = min(due, self._elapsed.next_look(self._clock))
         if (most := self._amount) is not None:
             due = min(due, self._elapsed.batch_of(most.unit, most.amount * (1 - SLACK)))
         return due
@@ -166,7 +142,7 @@ class Stopping(Owner):
             self._end(f"max_steps={limits.max_steps} reached", "max_steps")
         elif self.fulfils_request():
             self._end(self._wish or "trainer.should_stop was set")
-        elif self._deadline is not None and self._deadline.reached():
+        elif self._ends < math.inf and self._clock.left(self._ends - time.perf_counter(), self._elapsed) <= 0:
             self._end(f"max_time={self._settings.max_time} reached", "max_time")
         elif most is not None and not position.micro and self._elapsed.elapsed(most.unit) >= most.amount:
             self._end(f"max_time={most} reached", "max_time")
