@@ -48,7 +48,11 @@ REWRITTEN = {
         "import pytorch_lightning as pl\nfrom mine import Trainer\n\nTrainer(gpus=2)\n",
         "import lt as pl\nfrom mine import Trainer\n\nTrainer(gpus=2)\n",
     ),
-    "nothing of Lightning's": ("import torch\nfrom lightning_utilities import x\n",) * 2,
+    "ranks by Lightning's other package": (
+        "from lightning_utilities.core.rank_zero import rank_prefixed_message, rank_zero_only\n",
+        "from lt.utilities.rank_zero import rank_prefixed_message, rank_zero_only\n",
+    ),
+    "nothing of Lightning's": ("import torch\nfrom mine import trainer\n\ntrainer.fit_loop\n",) * 2,
 }
 
 
@@ -61,6 +65,48 @@ def test_what_lt_lacks_keeps_its_import_and_is_listed():
     new, left = migrate_text("from lightning import Fabric, Trainer\n")
     assert new == "from lt import Trainer\nfrom lightning import Fabric\n"
     assert [(item.line, item.what) for item in left] == [(1, "lightning.Fabric")]
+
+
+LEFT = {
+    "another package of Lightning's": ("from lightning_utilities import StrEnum\n", "lightning_utilities"),
+    "it, as a module": ("import lightning_utilities.core.imports\n", "lightning_utilities.core.imports"),
+    "the inside of a loop": (
+        "import lightning as L\n\n\ndef progress(trainer):\n    return trainer.fit_loop.epoch_loop.batch_progress\n",
+        "trainer.fit_loop",
+    ),
+    "a connector": (
+        "import lightning as L\n\nL.seed_everything(len(self.trainer._data_connector))\n",
+        "self.trainer._data_connector",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "what"), LEFT.values(), ids=LEFT.keys())
+def test_what_it_cannot_rewrite_is_listed_with_a_remedy(source, what):
+    new, left = migrate_text(source)
+    assert new == source.replace("lightning as L", "lt as L")
+    assert [item.what for item in left] == [what]
+    assert left[0].advice
+
+
+ADDRESSES = """# https://lightning.ai/docs/pytorch/stable/api/lightning.pytorch.callbacks.ModelCheckpoint.html#lightning.pytorch.Trainer
+_target_: lightning.pytorch.callbacks.ModelCheckpoint  # see http://example.com/?q=pytorch_lightning.loggers.CSVLogger
+"""
+
+
+def test_the_addresses_of_pages_stay(tmp_path):
+    (tmp_path / "a.yaml").write_text(ADDRESSES)
+    assert main(["migrate", "--write", str(tmp_path)]) == 0
+    changed = ADDRESSES.replace("_: lightning.pytorch", "_: lt")
+    assert (tmp_path / "a.yaml").read_text() == changed
+
+
+def test_an_address_is_no_requirement(tmp_path, capsys):
+    (tmp_path / "requirements.txt").write_text("# https://github.com/Lightning-AI/lightning\nlightning>=2\n")
+    assert main(["migrate", str(tmp_path)]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if "requirements.txt:" in line] == [
+        f"    {tmp_path / 'requirements.txt'}:2: lightning"
+    ]
 
 
 def test_old_hooks_are_renamed_or_listed():

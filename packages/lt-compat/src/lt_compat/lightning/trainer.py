@@ -19,6 +19,7 @@ from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
 from lt_compat.lightning.trainer_views import AcceleratorConnector, PrecisionFace, StrategyFace
+from lt_compat.migrate.old_spellings import TRAINER_PARTS
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import Policy
@@ -161,8 +162,10 @@ def trainer_class() -> type:
 
         def __getattr__(self, name: str) -> Any:
             """Name the attribute to read in place of Lightning's connectors."""
-            if name in _CONNECTORS:
-                raise AttributeError(f"trainer.{name} is not there: {_CONNECTORS[name]}. [LT917]", name=name, obj=self)
+            if name in TRAINER_PARTS:
+                raise AttributeError(
+                    f"trainer.{name} is not there: {TRAINER_PARTS[name]}. [LT917]", name=name, obj=self
+                )
             return super().__getattr__(name)
 
     @wraps(base.__init__)  # packages read the signature
@@ -225,14 +228,6 @@ def __getattr__(name: str) -> type:
     if name == "Trainer":
         return trainer_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-_CONNECTORS = {
-    "_callback_connector": "read trainer.callbacks",
-    "_data_connector": "give loaders to fit, or set reload_dataloaders_every_n_epochs",
-    "_logger_connector": "read trainer.callback_metrics, logged_metrics, loggers",
-    "_signal_connector": "set trainer.on_signal",
-}
 
 
 def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -44,8 +44,8 @@ class Change(NamedTuple):
 
 
 _ROOT = r"(?:pytorch_lightning|lightning\.pytorch|lightning_fabric|lightning)"
-_CLASS_PATH = re.compile(rf"(?<![\w.-])(?P<path>{_ROOT}(?:\.\w+)*\.[A-Z]\w*)")
-_REQUIREMENT = re.compile(r"(?<![\w.-])(?:pytorch[-_]lightning|lightning)(?=\s*(?:[\[=<>~!;,\"']|$))", re.MULTILINE)
+_CLASS_PATH = re.compile(rf"\w+://\S+|(?<![\w.-])(?P<path>{_ROOT}(?:\.\w+)*\.[A-Z]\w*)")
+_REQUIREMENT = re.compile(r"(?<![\w./-])(?:pytorch[-_]lightning|lightning)(?=\s*(?:[\[=<>~!;,\"']|$))", re.MULTILINE)
 _CONFIGS = (".yaml", ".yml")
 _REQUIREMENTS = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml")
 _SKIPPED = (".git", ".venv", "venv", "node_modules", "__pycache__", "build", "dist", ".nox", ".tox", "site-packages")
@@ -166,6 +166,8 @@ def _config(text: str) -> tuple[str, list[Left]]:
     left: list[Left] = []
 
     def rewritten(match: re.Match[str]) -> str:
+        if match["path"] is None:  # the address of a page
+            return match[0]
         module, _, name = match["path"].rpartition(".")
         below = path_below_root(module)
         found = counterpart(below, name) if below is not None else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from lt_compat.migrate.old_spellings import ADVICE, HOOKS, LEFT_HOOKS, Left, new_arguments
+from lt_compat.migrate.old_spellings import ADVICE, HOOKS, LEFT_HOOKS, TRAINER_PARTS, Left, new_arguments
 from lt_compat.names.counterparts import ROOTS, Counterpart, counterpart, module_in_lt, path_below_root, why_gone
 
 __all__ = ["rewrite"]
@@ -16,6 +16,7 @@ __all__ = ["rewrite"]
 _COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 _PACKAGE = re.compile(r"(pytorch[-_]lightning|lightning\.pytorch|lightning_fabric)([.\[<>=~!].*)?", re.DOTALL)
 _TOP = frozenset(root.partition(".")[0] for root in ROOTS)
+_UTILITIES = "lightning_utilities"
 
 
 def rewrite(text: str) -> tuple[str, list[Left]]:
@@ -48,18 +49,19 @@ class _Aliases(cst.CSTVisitor):
     def visit_Import(self, node: cst.Import) -> None:
         for alias in node.names:
             name = _dotted(alias.name)
+            self.uses_lightning |= name.partition(".")[0] in (*_TOP, _UTILITIES)
             if name.partition(".")[0] not in _TOP:
                 continue
-            self.uses_lightning = True
             if alias.asname is not None:
                 self.found[_text(alias.asname.name)] = name
             else:
                 self.found[name.partition(".")[0]] = name.partition(".")[0]
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
-        if node.module is None or node.relative or _dotted(node.module).partition(".")[0] not in _TOP:
+        top = "" if node.module is None or node.relative else _dotted(node.module).partition(".")[0]
+        self.uses_lightning |= top in (*_TOP, _UTILITIES)
+        if node.module is None or top not in _TOP:
             return
-        self.uses_lightning = True
         if isinstance(node.names, cst.ImportStar):
             return
         for alias in node.names:
@@ -106,8 +108,13 @@ class _Rewriter(cst.CSTTransformer):
         return cst.FlattenSentinel([first, *plain])
 
     def _import_from(self, place: cst.CSTNode, node: cst.ImportFrom) -> list[cst.BaseSmallStatement]:
-        below = None if node.relative or node.module is None else path_below_root(_dotted(node.module))
-        if below is None or node.module is None:
+        if node.relative or node.module is None:
+            return [node]
+        below = path_below_root(_dotted(node.module))
+        if _dotted(node.module) == f"{_UTILITIES}.core.rank_zero":
+            below = "utilities.rank_zero"
+        elif below is None:
+            self._leave_utilities(place, _dotted(node.module))
             return [node]
         if isinstance(node.names, cst.ImportStar):
             target = module_in_lt(below)
@@ -149,6 +156,7 @@ class _Rewriter(cst.CSTTransformer):
         name = _dotted(alias.name)
         below = path_below_root(name)
         if below is None:
+            self._leave_utilities(place, name)
             return alias
         target = module_in_lt(below)
         if target is None:
@@ -157,10 +165,16 @@ class _Rewriter(cst.CSTTransformer):
             return alias
         return alias.with_changes(name=_name(target))
 
+    def _leave_utilities(self, place: cst.CSTNode, module: str) -> None:
+        if module.partition(".")[0] == _UTILITIES:
+            self._leave(place, module, ADVICE[_UTILITIES])
+
     # ---- attributes: pl.callbacks.EarlyStopping ----------------------------------------------------------------------
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
         chain = _chain(node)
+        if node.attr.value in TRAINER_PARTS and _text(node.value).endswith("trainer"):
+            self._leave(node, _text(node), TRAINER_PARTS[node.attr.value])
         return chain is None or chain[0] not in self.aliases  # a chain of names is rewritten as a whole
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
