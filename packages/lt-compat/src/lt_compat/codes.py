@@ -13,5 +13,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT918",
         "LT921",
         "LT939",
+        "LT951",
     }
 )

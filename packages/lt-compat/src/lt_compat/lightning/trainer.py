@@ -15,6 +15,7 @@ from lt_compat.lightning.accelerators import AcceleratorFace, Methods
 from lt_compat.lightning.connectors import CheckpointConnector, Results
 from lt_compat.lightning.environments import ClusterEnvironment, as_environment
 from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, evaluated, kept
+from lt_compat.lightning.loose_arguments import as_lts_value, without_contradictions
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
@@ -139,16 +140,7 @@ def trainer_class() -> type:
         def fit(self, *given: Any, **arguments: Any) -> Any:
             """Train; ``ckpt_path="last"`` begins anew where there is none, as Lightning's does, with its warning."""
             with _in_call(self, "fit"):
-                try:
-                    result = super().fit(*given, **arguments)
-                except CheckpointError as error:
-                    if error.code != "LT611" or "last" not in (arguments.get("ckpt_path"), *given[4:5]):
-                        raise
-                    warn(
-                        "fit(ckpt_path='last'): there is no last checkpoint available, so the run begins anew.",
-                        code="LT918",
-                    )
-                    result = super().fit(*given[:4], **{**arguments, "ckpt_path": None})
+                result = _from_last(base.fit, self, *given, **arguments)
                 batches, interval = self.num_training_batches, self.log_every_n_steps
                 few = isinstance(interval, int) and 0 < batches < interval
                 if self.loggers and few and not self.fast_dev_run:
@@ -159,6 +151,9 @@ def trainer_class() -> type:
                         code="LT921",
                     )
                 return result
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, as_lts_value(name, value))
 
         def __getattr__(self, name: str) -> Any:
             """Name the attribute to read in place of Lightning's connectors."""
@@ -218,9 +213,24 @@ def _as_a_call(method: Any) -> Any:
     @wraps(method)
     def called(trainer: Any, *given: Any, **arguments: Any) -> Any:
         with _in_call(trainer, method.__name__):
-            return method(trainer, *given, **arguments)
+            return _from_last(method, trainer, *given, **arguments)
 
     return called
+
+
+def _from_last(method: Any, *given: Any, **arguments: Any) -> Any:
+    """Call a method of the Trainer; ``ckpt_path="last"`` is none where there is none, with Lightning's warning."""
+    try:
+        return method(*given, **arguments)
+    except CheckpointError as error:
+        call = signature(method).bind(*given, **arguments)
+        if error.code != "LT611" or call.arguments.get("ckpt_path") != "last":
+            raise
+        without = "the run begins anew" if method.__name__ == "fit" else "the module has the weights that it has now"
+        text = f"{method.__name__}(ckpt_path='last'): there is no last checkpoint available, so {without}."
+        warn(text, code="LT918")
+        call.arguments["ckpt_path"] = None
+        return method(*call.args, **call.kwargs)
 
 
 def __getattr__(name: str) -> type:
@@ -234,7 +244,7 @@ def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the Trainer's arguments with parts that lt has no other place for: registered names, Lightning's
     environments, a strategy's own parts.
     """
-    new = dict(arguments)
+    new = without_contradictions({name: as_lts_value(name, value) for name, value in arguments.items()})
     for name, registry in (("strategy", STRATEGIES), ("accelerator", ACCELERATORS)):
         if isinstance(new.get(name), str) and registry.of_the_user(new[name]):
             new[name] = registry.get(new[name])

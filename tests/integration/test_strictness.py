@@ -1,0 +1,82 @@
+"""Under lt.compat nothing stops code that Lightning 2.6.6 takes, where its numbers are right.
+
+In the folder strictness: rows.txt has the code, below lt's error; lightning_2_6_6.json what Lightning does at each
+row, recorded by scripts.py; refused.txt, below the reason, the rows that lt.compat refuses or takes otherwise.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("lt_compat")
+pytest.importorskip("lt_cli")
+
+FOLDER = Path(__file__).parent / "strictness"
+RECORDED = json.loads((FOLDER / "lightning_2_6_6.json").read_text("utf-8"))
+TAKEN = [row for row, known in RECORDED.items() if "error" not in known]
+
+
+def listed(name):
+    """Return the rows of a file, each with the line that they stand below."""
+    found, above = {}, ""
+    for line in (FOLDER / name).read_text("utf-8").splitlines():
+        if not line.startswith(" "):
+            above = line
+        else:
+            assert line.strip() not in found, line
+            found[line.strip()] = above
+    return found
+
+
+ROWS, REFUSED = listed("rows.txt"), listed("refused.txt")
+SAMPLE = [
+    "fit()",
+    "fit(accumulate_grad_batches=1.0)",
+    "fit(overfit_batches=False)",
+    "fit(enable_progress_bar=0.0)",
+    "fit(limit_train_batches=2.0)",
+    "fit(min_epochs=3, max_epochs=2)",
+    "fit(callbacks=[C.ModelSummary()], enable_model_summary=False)",
+    "run('test', ckpt_path='last')",
+]
+
+
+def under_compat(rows, folder):
+    """Return what the rows do under lt.compat, in one process."""
+    words = [sys.executable, "-m", "lt.compat", str(FOLDER / "scripts.py"), "compat", "found.json", *rows]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PL_", "LT_"))}
+    done = subprocess.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads((folder / "found.json").read_text("utf-8"))
+
+
+def differences(rows, folder):
+    """Return the rows that lt.compat refuses, takes without a warning that Lightning gives, or to another effect."""
+    found = under_compat(rows, folder)
+    other = {}
+    for row in rows:
+        theirs, ours = RECORDED[row], found[row]
+        silent = bool(theirs["warned"]) and not ours.get("warned")
+        if "error" in ours or silent or theirs["value"] != ours["value"]:
+            other[row] = ours
+    return other
+
+
+def test_every_row_was_recorded_and_every_refusal_is_of_a_row_that_lightning_takes():
+    assert ROWS.keys() == RECORDED.keys()
+    assert REFUSED.keys() <= {*TAKEN}
+
+
+def test_what_lightning_takes_is_taken_in_kind(tmp_path):
+    assert differences(SAMPLE, tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_what_lightning_takes_is_taken_and_the_rest_is_listed(tmp_path):
+    found = differences(TAKEN, tmp_path)
+    assert {row: found[row] for row in found.keys() - REFUSED.keys()} == {}
+    assert REFUSED.keys() - found.keys() == set()  # a row that is taken is not listed any more
