@@ -1,8 +1,9 @@
 """A device whose work is done late: at a synchronisation, or in another order where no stream waits for another.
 
 It has memory, streams, events, graphs and an allocator of its own, as CUDA has, behind torch's key for devices of other
-packages. An operation returns at once, with memory that holds what lay there before, and is done when somebody waits
-for its stream; a missing wait is therefore a wrong number, each time and on any machine.
+packages; collectives with ranks that say what this one says; autocast. An operation returns at once, with memory that
+holds what lay there before, and is done when somebody waits for its stream; a missing wait is therefore a wrong number,
+each time and on any machine.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
@@ -53,7 +56,7 @@ class Stream:
         hurries: whether work is done as soon as nothing holds it; otherwise when somebody waits for it.
     """
 
-    def __init__(self, device: Any = None, *, hurries: bool | None = None) -> None:
+    def __init__(self, device: Any = None, priority: int = 0, *, hurries: bool | None = None) -> None:
         self.hurries = next(machine.order) if hurries is None else hurries
         self.work: list[Callable[[], None] | Event] = []
         self.done = 0
@@ -148,11 +151,14 @@ class Machine:
         self.generator.manual_seed(0)
         self.default: Stream
         self.current: Stream
+        self.talking: Stream
+        self.works: list[Work]
 
     def begin(self, order: Sequence[bool]) -> None:
         """Begin with new streams and memory; ``order`` says of each stream to come, in turn, whether it hurries."""
-        self.order, self.capturing = cycle(order), None
+        self.order, self.capturing, self.works = cycle(order), None, []
         self.default = self.current = Stream(hurries=False)
+        self.talking = Stream(hurries=order[0])
 
     def submit(self, work: Callable[[int], None], draws: bool = False) -> None:
         """Give the current stream ``work(seed)``; ``draws`` says whether it makes use of the seed."""
@@ -248,7 +254,7 @@ def _fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
         return found.to(DEVICE) if isinstance(found, Tensor) else tree_map(_moved, found)
     given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
     written = {
-        next(iter(argument.alias_info.before_set)): given[argument.name]
+        next(iter(argument.alias_info.before_set), argument.name): given[argument.name]  # of a list none
         for argument in schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write and argument.name in given
     }
@@ -299,7 +305,8 @@ def _like(shape: Any) -> Any:
 
 
 def _put(to: Any, value: Any) -> None:
-    if isinstance(to, Tensor) and value.numel():  # the CPU's batch norm returns no statistics in evaluation
+    # the CPU's batch norm returns no statistics in evaluation, and no gradients of frozen parameters
+    if isinstance(to, Tensor) and value is not None and value.numel():
         to.copy_(value)
 
 
@@ -445,6 +452,91 @@ def record_stream(tensor: Tensor, stream: Stream) -> None:
     machine.blocks[tensor.untyped_storage().data_ptr()].users.add(stream)
 
 
+# ------------------------------------------------------------------------------------------------------ collectives
+
+
+class Work(dist.Work):
+    """As NCCL's: waiting for it has the current stream wait, and its tensors are kept until then."""
+
+    def __init__(self, tensors: Any) -> None:
+        super().__init__()
+        self.tensors, self.done = tensors, machine.talking.record_event()
+        machine.works.append(self)  # torch holds the part in C++, which without this one waits for ever
+
+    def wait(self, timeout: Any = None) -> bool:
+        self.done.wait()
+        self.tensors = None
+        return True
+
+    def get_future(self) -> Any:
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(self.tensors)
+        self.wait()
+        return future
+
+
+def _talk(outs: Sequence[Tensor], ins: Sequence[Tensor], what_ranks_give: Callable[[Tensor, int], Tensor]) -> None:
+    """Put what the ranks give into ``outs``, on a stream of its own; until that is done there is nothing in them."""
+    machine.refuse_in_capture("a collective")
+    held = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in ins]
+    sources, targets = [_place(tensor) for tensor in ins], [_place(tensor) for tensor in outs]
+
+    def take(_: int) -> None:
+        for to, source in zip(held, sources, strict=True):
+            to.copy_(source())
+        for target in targets:
+            target().view(-1).view(torch.uint8).fill_(255)
+
+    def give(_: int) -> None:
+        for number, target in enumerate(targets):
+            target().copy_(what_ranks_give(held[number % len(held)], number))
+
+    machine.submit(take)
+    wait_for_step(machine.talking)
+    with stream(machine.talking):
+        machine.submit(give)
+
+
+def wait_for_step(talking: Stream) -> None:
+    """Have a collective begin when the work before it is done."""
+    talking.wait_stream(machine.current)
+
+
+def _of_all_ranks(outs: Sequence[Tensor], ins: Sequence[Tensor], share: Callable[[Tensor, int], Tensor]) -> Any:
+    _talk(outs, ins, share)
+    return Work(list(outs)).boxed()
+
+
+def _allreduce(tensors: list[Tensor], group: Any, *_: Any) -> Any:
+    size = dist.ProcessGroup.unbox(group).size()
+    return tensors, _of_all_ranks(tensors, tensors, lambda mine, _: mine * size)
+
+
+def _broadcast(tensors: list[Tensor], *_: Any) -> Any:
+    return tensors, _of_all_ranks(tensors, tensors, lambda mine, _: mine)
+
+
+def _allgather(outs: list[list[Tensor]], ins: list[Tensor], *_: Any) -> Any:
+    return outs, _of_all_ranks(outs[0], ins, lambda mine, _: mine)
+
+
+# --------------------------------------------------------------------------------------------------------- autocast
+
+
+def _under_autocast(op: Any, dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
+    """Return ``op`` with its tensors cast, as torch's autocast does it for devices of its own."""
+    without = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+
+    def cast(value: Any) -> Any:
+        return value.to(dtype()) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(without):
+            return op(*map(cast, args), **kwargs)
+
+    return call
+
+
 # ---------------------------------------------------------------------------------------------------- torch.<name>
 
 
@@ -489,7 +581,7 @@ class Module:
     device_count = staticmethod(lambda: 1)
     _is_in_bad_fork = staticmethod(lambda: False)
     manual_seed_all = manual_seed = staticmethod(machine.generator.manual_seed)
-    get_amp_supported_dtype = staticmethod(lambda: [torch.bfloat16])
+    get_amp_supported_dtype = staticmethod(lambda: [torch.bfloat16, torch.float16])
     get_rng_state = staticmethod(lambda device=None: machine.generator.get_state())
     set_rng_state = staticmethod(lambda state, device=None: machine.generator.set_state(state))
 
@@ -511,10 +603,17 @@ def _register() -> torch.device:
         _library.impl(name, function, "PrivateUse1")
     _library.impl("is_pinned", is_pinned, "CPU")
     _library.impl("_pin_memory", _pinned_copy, "CPU")
+    for name, function in {"allreduce_": _allreduce, "broadcast_": _broadcast, "allgather_": _allgather}.items():
+        _collectives.impl(name, function, "PrivateUse1", allow_override=True)
+    narrow = partial(torch.get_autocast_dtype, NAME)
+    for op, dtype in {aten.linear: narrow, aten.mse_loss: lambda: torch.float32}.items():
+        _library.impl(op.default, _under_autocast(op, dtype), "AutocastPrivateUse1")
     _everything.fallback(_fallback, "PrivateUse1")
+    _everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     return torch.device(NAME, 0)
 
 
 _library = torch.library.Library("aten", "IMPL")
+_collectives = torch.library.Library("c10d", "IMPL")
 _everything = torch.library.Library("_", "IMPL")
 DEVICE = _register()

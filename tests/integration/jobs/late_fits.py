@@ -6,9 +6,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 import torchmetrics
 from tests.integration.jobs import late_device as late
 from torch import nn
+from torch.distributed import HashStore
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
@@ -17,9 +19,13 @@ import lt_checkpoint._host_copy as host_copy
 import lt_graphs.capture
 from lt_checkpoint import TorchCheckpointIO
 from lt_checkpoint._host_copy import HostCopies
+from lt_core.environment import Environment
 from lt_core.errors import silenced
+from lt_core.launcher import Launcher
 from lt_graphs import GraphSteps
+from lt_strategies import DDP
 from lt_strategies.accelerators.cuda import Cuda, CudaGraphs, SideStream
+from lt_strategies.group import fake_group
 
 
 class Late(Cuda):
@@ -31,7 +37,7 @@ class Late(Cuda):
         return True
 
     def count(self):
-        return 1
+        return 2
 
     def torch_device(self, index):
         return late.DEVICE
@@ -52,6 +58,15 @@ class Late(Cuda):
         return {}
 
 
+class AmongRanks(Launcher):
+    """Runs rank 0 of two, where the other one says what this one says."""
+
+    def launch(self, fn, *args, strategy):
+        strategy.join(Environment(world_size=2, local_world_size=2, processes_exist=True))
+        with fake_group(0, 2, HashStore()):
+            return fn(*args)
+
+
 def plays_cuda():
     """Have the late device stand where lt and torch name CUDA."""
     torch.cuda.Stream, torch.cuda.stream, torch.cuda.current_stream = (
@@ -64,6 +79,7 @@ def plays_cuda():
     torch.Tensor.record_stream = late.record_stream
     torch.Tensor.is_cuda = property(lambda tensor: tensor.device.type == late.NAME)
     torch._C._host_emptyCache = lambda: None
+    torch.cuda.get_device_capability = lambda device=None: (9, 0)
     host_copy._WITH_STORAGE = (*host_copy._WITH_STORAGE, late.NAME)
     for name in ("empty", "empty_like"):
         setattr(torch, name, pinning(getattr(torch, name)))
@@ -135,6 +151,33 @@ class Manual(Net):
     manual = True
 
 
+class Shared(Net):
+    """Logs values over ranks, and reads them after each batch."""
+
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        self.log("shared", loss, sync_dist=True, on_step=True, on_epoch=True)
+        return loss
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.outputs.append(self.trainer.callback_metrics["shared_step"])
+
+
+class TwoOptimizers(Manual):
+    def training_step(self, batch, batch_idx):
+        for optimizer in self.optimizers():
+            self.toggle_optimizer(optimizer)
+            optimizer.zero_grad()
+            loss = self.loss(batch)
+            self.manual_backward(loss)
+            optimizer.step()
+            self.untoggle_optimizer(optimizer)
+        return loss
+
+    def configure_optimizers(self):
+        return [torch.optim.SGD(part.parameters(), lr=0.1, momentum=0.9) for part in (self.layers[0], self.layers[1:])]
+
+
 class OnPlateau(Net):
     def configure_optimizers(self):
         optimizer = super().configure_optimizers()
@@ -171,19 +214,24 @@ X, Y = rows()
 table = TensorDataset(X, Y)
 
 
-def fit(device, folder, data=table, net=Net, loader=None, also=None, **arguments):
-    """Train; return all numbers that a user may look at: weights, momenta, logged values, outputs, files."""
+def fit(device, folder, data=table, net=Net, loader=None, also=None, ranks=False, **arguments):
+    """Train, alone or as one of two ranks; return what a user may see: weights, momenta, values, outputs, files."""
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "max_epochs": 2}
     callbacks = arguments.pop("callbacks", list)()
     quiet["enable_checkpointing"] = any(isinstance(callback, pl.callbacks.ModelCheckpoint) for callback in callbacks)
-    trainer = pl.Trainer(accelerator=device, callbacks=callbacks, default_root_dir=folder, **quiet | arguments)
+    place = {"devices": 1}
+    if ranks:
+        strategy = DDP(launcher=AmongRanks(), process_group_backend="fake")
+        place = {"devices": 2, "strategy": strategy, "use_distributed_sampler": False}
+    where = {"accelerator": device, "default_root_dir": folder, **place}
+    trainer = pl.Trainer(callbacks=callbacks, **where, **quiet | arguments)
     module = net()
     late.machine.generator.manual_seed(5)
     torch.manual_seed(5)
     trainer.fit(module, DataLoader(data, **{"batch_size": 4} | (loader or {})), DataLoader(table, batch_size=8))
     found = {
         "weights": list(module.state_dict().values()),
-        "momenta": [state["momentum_buffer"] for state in trainer.optimizers[0].state.values()],
+        "momenta": [state["momentum_buffer"] for used in trainer.optimizers for state in used.state.values()],
         "logged": dict(sorted(trainer.callback_metrics.items())),
         "outputs": module.outputs,
     }
@@ -206,7 +254,8 @@ def resumed(trainer, module):
     path = min(Path(trainer.default_root_dir).rglob("step=3*.ckpt"))
     with tempfile.TemporaryDirectory() as folder, silenced(("LT606",)):  # without its callbacks
         quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "logger", "enable_checkpointing"), False)
-        second = pl.Trainer(accelerator=trainer.accelerator, max_epochs=2, default_root_dir=folder, **quiet)
+        where = {"accelerator": trainer.accelerator, "devices": 1, "default_root_dir": folder}
+        second = pl.Trainer(max_epochs=2, **where, **quiet)
         second.fit(again, DataLoader(table, batch_size=4), DataLoader(table, batch_size=8), ckpt_path=path)
     return list(again.state_dict().values())
 
@@ -239,6 +288,18 @@ FITS = {
     "graphs with metric objects": {"net": Measured, "step": "graphs"},
     "graphs of two steps": {"net": Quiet, "step": GraphSteps(2), "loader": {"pin_memory": True}},
     "graphs, saved in the background": {"step": "graphs", "callbacks": saves()},
+    "bf16-mixed": {"precision": "bf16-mixed"},
+    "bf16-mixed, accumulated": {"precision": "bf16-mixed", "accumulate_grad_batches": 2},
+    "16-mixed": {"precision": "16-mixed", "gradient_clip_val": 0.1},
+    "16-mixed, manual": {"precision": "16-mixed", "net": Manual},
+    "graphs, bf16-mixed": {"step": "graphs", "precision": "bf16-mixed"},
+    "ranks": {"ranks": True},
+    "ranks, bf16-mixed": {"ranks": True, "precision": "bf16-mixed"},
+    "ranks, manual": {"ranks": True, "net": Manual},
+    "ranks, two optimizers": {"ranks": True, "net": TwoOptimizers},
+    "ranks, values of all": {"ranks": True, "net": Shared},
+    "ranks, metric objects": {"ranks": True, "net": Measured},
+    "ranks, saved in the background": {"ranks": True, "callbacks": saves()},
 }
 
 
@@ -274,7 +335,14 @@ def without_blocking(tensor, *args, to=torch.Tensor.to, **kwargs):
     return to(tensor, *args, **kwargs | {"non_blocking": True} if "non_blocking" in kwargs else kwargs)
 
 
-PREFETCHED = ("a table", "manual")
+def unawaited(talk, kept=[]):  # noqa: B006  (works live on)
+    def call(*args, **kwargs):
+        kept.append(talk(*args, **kwargs, async_op=True))
+
+    return call
+
+
+PREFETCHED = ("a table", "manual", "ranks, manual")
 GRAPHS = ("graphs",)
 FAULTS = {
     "no wait for the next batch": (PREFETCHED, patch.object(SideStream, "wait", nothing)),
@@ -291,6 +359,22 @@ FAULTS = {
     "a warm-up for which nobody waits": (GRAPHS, patch.object(CudaGraphs, "warm_up", without_last_wait)),
     "outputs in the memory of a graph": (("graphs",), patch.object(lt_graphs.capture, "copied", same)),
     "predictions that are on their way": (("predictions",), patch.object(torch.Tensor, "to", without_blocking)),
+    "a group that does not wait for the step": (
+        ("ranks, manual", "ranks, two optimizers"),
+        patch.object(late, "wait_for_step", nothing),
+    ),
+    "gradients that are being summed": (
+        ("ranks, manual", "ranks, two optimizers"),
+        patch.object(dist, "all_reduce", unawaited(dist.all_reduce)),
+    ),
+    "weights of rank 0 that are on their way": (
+        ("ranks", "ranks, manual"),
+        patch.object(dist, "broadcast", unawaited(dist.broadcast)),
+    ),
+    "values of ranks that are on their way": (
+        ("ranks, values of all",),
+        patch.object(dist, "all_gather", unawaited(dist.all_gather)),
+    ),
 }
 ORDERS = {  # which of a fit's streams hurry: copies for training, for validation, graphs
     "late": (False, False, False),
@@ -303,7 +387,7 @@ ORDERS = {  # which of a fit's streams hurry: copies for training, for validatio
 def compared(name, order, expected):
     """Return how a fit on the late device compares with the numbers of the CPU: ``equal``, or what is wrong."""
     late.machine.begin(ORDERS[order])
-    with tempfile.TemporaryDirectory() as folder, silenced(("LT341",)):
+    with tempfile.TemporaryDirectory() as folder, silenced(("LT341", "LT453")):
         try:
             found = fit(Late(), folder, **FITS[name])
         except (RuntimeError, IndexError) as error:
@@ -318,7 +402,7 @@ def main():
     plays_cuda()
     expected, whole, faulty = {}, {}, {}
     for name, arguments in FITS.items():
-        plain = {key: value for key, value in arguments.items() if key != "step"}
+        plain = {key: value for key, value in arguments.items() if key not in ("step", "ranks")}
         with tempfile.TemporaryDirectory() as folder:
             expected[name] = fit("cpu", folder, **plain)
     for name in FITS:
