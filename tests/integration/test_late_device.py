@@ -38,3 +38,12 @@ def test_weights_momenta_metrics_outputs_and_files_are_the_cpu_s_in_each_order_o
 def test_each_wait_that_is_taken_away_gives_a_wrong_number_in_some_order(table):
     assert len(table["faulty"]) > 18
     assert {case: verdict for case, verdict in table["faulty"].items() if "numbers differ" not in verdict} == {}
+
+
+def test_dropout_of_split_tensors_leaves_each_rank_its_generator_and_asks_nobody():
+    seeds, gone, asked = zip(*printed("late_mesh"), strict=True)
+    assert seeds[0] == seeds[1]  # they share a sample
+    assert seeds[2] == seeds[3] != seeds[0]
+    assert len(set(gone)) == 1
+    assert gone[0] > 0
+    assert set(asked) == {0}

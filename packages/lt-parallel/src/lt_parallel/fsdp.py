@@ -21,7 +21,7 @@ from torch.distributed.fsdp import (
     fully_shard,
     register_fsdp_forward_method,
 )
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, _random
 from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel
 from torch.optim import Optimizer
 
@@ -670,6 +670,11 @@ class ModelParallel(FSDP):
         if (part := self.data_shard.index) > 0:
             torch.manual_seed(int(torch.randint(2**62, ())))
             pl_worker_init_function(0, part)
+        if _random._rng_tracker is None and hasattr(torch.get_device_module(self.device), "set_rng_state"):
+            # the one that torch makes at the first draw of a DTensor gives all ranks rank 0's generator, and takes the
+            # rank's number for its device's
+            _random._rng_tracker = _random.OffsetBasedRNGTracker(self.device_mesh, run_state_sync=False)
+            _random._rng_tracker._device = self.device
 
 
 def _with_split_loss(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
