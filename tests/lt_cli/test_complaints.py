@@ -12,7 +12,7 @@ from lt_core import LightningModule
 NET = "--model=users.Net"
 
 NO_PLUGIN = {
-    "in a file": ("trainer:\n  callbacks:\n    - class_path: stopp\n", (), ["run.yaml:2: trainer.callbacks"]),
+    "in a file": ("trainer:\n  callbacks:\n    - class_path: stopp\n", (), ["run.yaml:3: trainer.callbacks.0"]),
     "with an argument": (
         "{}\n",
         ("--trainer.callbacks+=stopp", "--trainer.callbacks.monitor=x"),
@@ -168,12 +168,12 @@ def test_a_wrong_environment_variable_is_named(users, capsys, monkeypatch):
     assert "LT_FIT__TRAINER__MAX_EPOCHS" in capsys.readouterr().err
 
 
-def test_the_place_is_the_one_with_the_wrong_value(write, users):
-    write("a.yaml", "trainer: {max_epochs: x}")
+def test_the_place_is_the_last_one_that_counts(write, users):
+    write("a.yaml", "trainer: {max_epochs: x, limit: 1}")
     write("b.yaml", "trainer: {max_epochs: 3}")
-    places = ConfigPlaces(["--config", "a.yaml", "-c", "b.yaml", "--trainer.max_epochs=4"])
-    assert places.find("trainer.max_epochs", value="x").where == "a.yaml:1"
-    assert places.find("trainer.max_epochs").where == "command line"
+    places = ConfigPlaces(["--config", "a.yaml", "-c", "b.yaml", "--trainer.limit=4"])
+    assert places.find("trainer.max_epochs").where == "b.yaml:1"
+    assert places.find("trainer.limit").where == "command line"
 
 
 def test_keys_in_files_that_files_name_have_places(write, users):
@@ -187,7 +187,7 @@ def test_a_file_in_a_folder_is_named_with_it(users, write, capsys):
     with pytest.raises(SystemExit):
         LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=runs/old.yaml", NET])
     message = capsys.readouterr().err
-    assert "runs/old.yaml:2: trainer.callbacks" in message
+    assert "runs/old.yaml:3: trainer.callbacks.0" in message
     assert "lightning.pytorch.callbacks.Timer is a class of Lightning's: `lt migrate`" in message
 
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import torch
 import yaml
 from jsonargparse import ArgumentParser, Namespace, get_loader, set_loader, set_parsing_settings
+from jsonargparse._common import parent_parser
 from jsonargparse.typing import class_from_function
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -116,6 +117,7 @@ class LightningArgumentParser(ArgumentParser):
         set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])
         super().__init__(*args, description=description, env_prefix=env_prefix, default_env=default_env, **kwargs)
         self._began_in = Path.cwd()
+        self._of_a_class = parent_parser.get() is not None  # jsonargparse makes one for each class that is named
         self.asked = ""
         self.of_commands: dict[str, Any] = {}
         self.callback_keys: list[str] = []
@@ -266,8 +268,8 @@ class LightningArgumentParser(ArgumentParser):
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with status 2 and a message that names file, line and key; with ``exit_on_error=False``, raise it."""
-        outermost = hasattr(self, "args") or hasattr(self, "parent_parser")  # jsonargparse makes one for each class too
-        text = explain(self, self.places, message) if outermost else message
+        with chdir(self._began_in):  # while it reads a file, jsonargparse stands in that file's folder
+            text = message if self._of_a_class else explain(self, self.places, message)
         if not self.exit_on_error:
             super().error(text, ex)
         self.exit(2, f"{self._program()}: error: {text}\nAll arguments: {self._program()} --help\n")

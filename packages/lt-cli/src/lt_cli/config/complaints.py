@@ -1,121 +1,60 @@
-"""Mistakes in a configuration, with file, line, key, the expected value and a near name.
+"""Mistakes in a configuration, with file, line, key, the expected type and a near name.
 
-jsonargparse (4.53) reports mistakes as text only: its parser's ``error`` gets a message and a chain of plain
-``TypeError`` and ``ValueError`` without a field for the key, the type or the value, and an ``ArgumentError`` whose
-``argument_name`` is empty. So the text is parsed here; one of another form is passed on unchanged.
+jsonargparse (4.53) tells a mistake in prose, for all types that an argument has at once, and has no field for key, type
+or value. So the mistake is looked for in the keys that the user wrote: from the outside in, jsonargparse is asked
+whether it takes the value of each key, down to the smallest one that it refuses. Where it takes each of them, its own
+text is handed on.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import inspect
+import os
 import pkgutil
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from lt_cli.config.places import TOO_MUCH, ConfigPlaces, Place, is_readable
+import yaml
+from jsonargparse import ArgumentParser
+
+from lt_cli.config.places import TOO_MUCH, ConfigPlaces, Written, unreadable
 from lt_cli.config.plugin_classes import plugin_names
+from lt_cli.help.page import short_type
 from lt_core.errors import did_you_mean
 from lt_core.terminal import short_path
 
-_KEY = re.compile(r'Parser key "([^"]+)"')
-_CLASS = re.compile(r"Problem with given class_path '([^']+)':\s*\n")
-_NO_OPTION = re.compile(r"(?:(?:Group|Subcommand) '(?P<owner>[^']+)' does not accept option|Option) '(?P<key>[^']+)'")
-_UNRECOGNIZED = re.compile(r"unrecognized arguments: (?P<word>\S+)")
+_OURS = re.compile(r"^(?:\s*- )?(?P<text>.*\[LT\d{3}\])$", re.MULTILINE)
 _REQUIRED = re.compile(r"the following arguments are required: (?P<keys>.+)")
-_UNREAD = re.compile(r"Problems parsing config:|Unable to load config '(?P<file>[^']+)'\s*-?")
-_YAML = re.compile(r'in "[^"]+", line (\d+), column (\d+)')
-_TYPE = re.compile(r"Expected an? (?P<type>.+?)(?:\. Got value: (?P<value>.*))?$", re.DOTALL)
-_UNION = re.compile(r"Subtypes: \[(?P<types>.*)\]\n")
-_VALUE = re.compile(r".*Given value: (?P<value>.*)\Z", re.DOTALL)
-_NESTED_VALUE = re.compile(r".*NestedArg\(key='[^']*', val=(?P<value>.*)\)\Z", re.DOTALL)
-_ABSENT = re.compile(r'Parser key "config": .*File does not exist: \'(?P<path>[^\']*)\'', re.DOTALL)
-_HELP_OF = re.compile(r"--(?P<argument>[\w.]+)\.help: Expected a dot import path string: (?P<name>\S+)")
-_INNER = re.compile(
-    r"^\s*(?P<where>command line: |\S+:\d+: |[A-Z][A-Z0-9_]+: )?(?P<key>[\w.]+): (?P<rest>.*\[LT\d{3}\])$", re.MULTILINE
-)
-_OWN_ERROR = re.compile(r"^\s*- (?P<text>.*\[LT\d{3}\])$", re.MULTILINE)
-_OURS = re.compile(r"\[LT\d{3}\]\s*\Z")
-_LIGHTNING = re.compile(r"['\"\s](?P<path>(?:pytorch_lightning|lightning\.pytorch)\.[\w.]+)")
-_BARE_CLASS = re.compile(r"'class_path': '(?P<name>[^'.]+)'")
-_CHOICES = re.compile(r"(?P<value>.+?) not among choices (?P<choices>.+)", re.DOTALL)
 
 
-class _Wrong(NamedTuple):
-    """One mistake: the keys to it from the outside in, the class of the argument, the complaint."""
-
-    steps: tuple[str, ...]
-    owner: str
-    text: str
-
-
-def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str) -> str:
+def explain(parser: ArgumentParser, places: ConfigPlaces, message: str) -> str:
     """Return jsonargparse's ``message`` rephrased, with its place.
 
     Args:
-        parser: whose arguments count for "did you mean".
+        parser: the one that refuses: a program's, or a subcommand's.
         places: where the user wrote what.
         message: of jsonargparse.
     """
-    if _OURS.search(message):
-        return message
-    unread = _UNREAD.search(message)
-    if unread is not None and (unread["file"] is None or _YAML.search(message)):
-        return _unreadable(places, message[unread.end() :], unread["file"])
-    if absent := _ABSENT.search(message):
-        return _absent(absent["path"])
-    if helped := _HELP_OF.search(message):
-        known = plugin_names(helped["argument"].removeprefix("trainer."))
-        if helped["name"] in known:
-            return f"--{helped['argument']}.help: {helped['name']!r} has no arguments; its name is all of it. [LT154]"
-        near = did_you_mean(helped["name"], known)
-        return f"--{helped['argument']}.help: there is no class {helped['name']!r} here.{near} [LT154]"
-    if required := _REQUIRED.search(message):
-        inside = _innermost(message) or _Wrong((), "", "")
-        steps = _inside(parser, inside.steps)[1]
-        return _missing([".".join((*steps, key.strip())) for key in required["keys"].split(",")], inside.owner, places)
-    if unknown := _UNRECOGNIZED.search(message):
-        key = unknown["word"].partition("=")[0].lstrip("-")
-        return _unknown(_parser_of_words(parser), _Wrong((key,), "", ""), Place("command line", key))
-    wrong = _innermost(message)
-    if wrong is None:
-        return message
-    wrong = wrong._replace(steps=_inside(parser, wrong.steps)[1])
-    place = _nearest(places, wrong.steps, _received(wrong.text))
-    if _INNER.search(wrong.text):  # of the parser of a class inside another one's arguments
-        return _below(wrong, place)
-    option = _NO_OPTION.match(wrong.text)
-    if (option and wrong.owner.startswith("lt_core.")) or "NestedArg(" in wrong.text:
-        named = places.find(*wrong.steps)
-        if named is not None and (near := _no_plugin(wrong.steps, named.value)):
-            return f"{_at(named)}{named.key}: {near}"
-    if option:
-        parser, steps = _inside(parser, (*wrong.steps, *filter(None, (option["owner"],)), option["key"]))
-        return _unknown(parser, _Wrong(steps, wrong.owner, ""), places.find(*steps) or place)
-    shown = place.key if place and place.key.split(".")[-1] == wrong.steps[-1].split(".")[-1] else ".".join(wrong.steps)
-    return f"{_at(place)}{shown}: {_reason(wrong)}"
-
-
-def _below(wrong: _Wrong, place: Place | None) -> str:
-    """Return a complaint about a class's argument, with its key as seen from outside."""
-    found = _INNER.search(wrong.text)
-    assert found is not None
-    prefix = ".".join(wrong.steps)
-    if found["key"] == "missing":
-        return found[0].strip().replace("--", f"--{prefix}.")
-    return f"{found['where'] or _at(place)}{prefix}.{found['key']}: {found['rest']}"
+    if ours := told_inside(message, places):
+        return ours
+    command, parser = _command(parser)
+    written = places.tree()
+    written.parts |= getattr(written.parts.pop(command, None), "parts", {})
+    found = _no_yaml(places) or _absent(places.words) or _no_help(places.words) or next(_mistakes(parser, written), "")
+    if found or (required := _REQUIRED.search(message)) is None:
+        return found or message
+    found = next(_mistakes(parser, written, complete=True), "")
+    keys = [key.strip().removeprefix(f"{command}.") for key in required["keys"].split(",")]
+    return found or _missing(keys, "", places)
 
 
 def told_inside(message: str, places: ConfigPlaces) -> str:
     """Return lt's own error inside jsonargparse's message, with its places; empty if there is none."""
-    found = _OWN_ERROR.search(message)
-    if found is None:
-        return ""
-    named = re.findall(r"(\w+)=", found["text"])
-    return with_places(found["text"], named, "", places)
+    found = _OURS.search(message)
+    return with_places(found["text"], re.findall(r"(\w+)=", found["text"]), "", places) if found else ""
 
 
 def with_places(message: str, names: Iterable[str], section: str, places: ConfigPlaces) -> str:
@@ -133,104 +72,153 @@ def with_places(message: str, names: Iterable[str], section: str, places: Config
     return "\n".join([message, *(f"  {place.where}: {place.key}" for place in found)])
 
 
-def _inside(parser: argparse.ArgumentParser, steps: tuple[str, ...]) -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
-    """Return the subcommand's parser and the keys below it, where the first key begins with a subcommand."""
-    first, _, rest = (steps or ("",))[0].partition(".")
-    inner = _subparsers(parser).get(first)
-    if inner is None:
-        return parser, steps
-    return inner, tuple(filter(None, (rest, *steps[1:])))
+def subclasses(kind: type) -> list[type]:
+    """Return a class with all its subclasses that have been imported."""
+    found, waiting = [], [kind]
+    while waiting:
+        found.append(waiting[-1])
+        waiting += type.__subclasses__(waiting.pop())
+    return found
 
 
-def _parser_of_words(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Return the parser of the subcommand that the words of a command line name."""
-    inner = _subparsers(parser)
-    return next((inner[word] for word in getattr(parser, "args", ()) if word in inner), parser)
+# ---- a mistake in a key ----------------------------------------------------------------------------------------------
 
 
-def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    action = getattr(parser, "_subcommands_action", None)
-    return dict(action.choices) if action is not None else {}
+def _command(parser: ArgumentParser) -> tuple[str, ArgumentParser]:
+    """Return the subcommand that was asked for with its parser; without subcommands an empty name."""
+    outer = getattr(parser, "parent_parser", parser)
+    choices = getattr(outer._subcommands_action, "choices", {})
+    asked = (word for word in getattr(outer, "args", ()) if word in choices)
+    name = next((name for name, inner in choices.items() if inner is parser), None) or next(asked, "")
+    return name, choices.get(name, parser)
 
 
-def _nearest(places: ConfigPlaces, steps: tuple[str, ...], value: str) -> Place | None:
-    """Return the place of an argument, or of the nearest thing around it that was written."""
-    parts = range(len(steps), 0, -1)
-    return next((place for end in parts if (place := places.find(*steps[:end], value=value))), None)
+def _mistakes(
+    parser: ArgumentParser, written: Written, group: str = "", owner: str = "", *, complete: bool = False
+) -> Iterator[str]:
+    """Yield the complaints about the keys under a group of arguments.
+
+    Args:
+        parser: of the program, or of a class.
+        written: what stands under the group.
+        group: its name.
+        owner: the class.
+        complete: look for arguments that classes need as well, which jsonargparse misses last.
+    """
+    actions = {action.dest: action for action in parser._actions if not action.dest.endswith("help")}
+    for name, part in written.parts.items():
+        dest = f"{group}.{name}".lstrip(".")
+        inside = any(each.startswith(f"{dest}.") for each in actions)
+        if inside and part.parts:
+            yield from _mistakes(parser, part, dest, owner, complete=complete)
+        elif dest not in actions:
+            ignored = f"--{dest}" in parser._option_string_actions or part.place.where in os.environ
+            if not inside and not ignored:
+                yield _unknown(actions, part, group, name, owner)
+        elif not _takes(parser, actions[dest], part.data):
+            yield _refused(parser, actions[dest], part)
+        elif complete:
+            for each in part.parts.values() if part.is_list else (part,):
+                yield from _in_class(parser, actions[dest], each)
 
 
-def _innermost(message: str) -> _Wrong | None:
-    """Follow a message through the classes that it names to the argument that is wrong."""
-    steps: list[str] = []
-    owner, text = "", message
-    while True:
-        key, kind = _KEY.search(text), _CLASS.search(text)
-        if key and (kind is None or key.start() < kind.start()):
-            steps.append(key[1])
-            text = text[key.end() :].lstrip(":").strip()
-        elif kind:
-            owner, text = kind[1], _indented(text[kind.end() :])
-        else:
-            break
-    if not steps:
-        return _Wrong((), "", text) if _NO_OPTION.match(text) else None
-    return _Wrong(tuple(steps), owner, text)
+def _takes(parser: ArgumentParser, action: argparse.Action, value: Any) -> bool:
+    try:
+        parser._check_value_key(action, value, action.dest, None)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
-def _indented(text: str) -> str:
-    """Return the first block of ``text``: the lines that stand as far to the right as its first, or farther."""
-    lines = text.splitlines()
-    margin = len(lines[0]) - len(lines[0].lstrip())
-    kept = []
-    for line in lines:
-        if line.strip() and len(line) - len(line.lstrip()) < margin:
-            break
-        kept.append(line[margin:])
-    return "\n".join(kept)
+def _refused(parser: ArgumentParser, action: argparse.Action, written: Written) -> str:
+    """Return the complaint about a value that ``action`` refuses: about the smallest part of it that is wrong."""
+    if written.is_list:
+        wrong = [part for part in written.parts.values() if not _takes(parser, action, [part.data])]
+        return _refused(parser, action, wrong[0]) if wrong else _unsuitable(action, written)
+    name = written.class_path
+    known = plugin_names(action.dest.rpartition(".")[2]) if name.isidentifier() else []
+    if known and name not in known:
+        return f"{written.at}there is no class and no plug-in {name!r}.{did_you_mean(name, known)} [LT154]"
+    return next(_in_class(parser, action, written), "") or _unsuitable(action, written)
 
 
-def _reason(wrong: _Wrong) -> str:
-    text = wrong.text.strip()
-    if wrong.owner and ("No module named" in text or "has no attribute" in text):
-        return _no_class(wrong.owner, text)
-    received = _received(text)
-    if union := _UNION.search(text):
-        said = _BARE_CLASS.search(received)
-        if said and (missing := _no_plugin(wrong.steps, said["name"])):
-            return missing
-        hint = _near_class(union["types"], received) or _of_lightning(received)
-        if not hint and received.isidentifier() and "LightningModule" in union["types"]:
-            hint = f" A class is named with its module: my_package.{received}."
-        return f"expected {_types(union['types'])}, received {received}.{hint} [LT152]"
-    if choices := _CHOICES.match(text):
-        near = did_you_mean(received, re.findall(r"'([^']+)'", choices["choices"]))
-        return f"expected one of {choices['choices']}, received {received!r}.{near} [LT152]"
-    if simple := _TYPE.match(text):
-        return f"expected {_types(simple['type'])}, received {received}. [LT152]"
-    return f"{text} [LT152]"
-
-
-def _no_plugin(steps: Sequence[str], name: str) -> str:
-    """Return the complaint that no class or plug-in has this name; empty if one has."""
-    known = plugin_names(steps[-1].removeprefix("trainer.")) if steps else []
-    if not known or not name.isidentifier() or name in known:
-        return ""
-    return f"there is no class and no plug-in {name!r}.{did_you_mean(name, known)} [LT154]"
-
-
-def _no_class(class_path: str, text: str) -> str:
-    """Return the missing part of a dotted name, with near names."""
+def _in_class(parser: ArgumentParser, action: argparse.Action, written: Written) -> Iterator[str]:
+    """Yield the complaints about a class that an argument names, and about its arguments."""
+    class_path = written.class_path
+    if "." not in class_path or not _classes(action):
+        return
     module, _, name = class_path.rpartition(".")
     try:
-        members = [member for member, value in vars(importlib.import_module(module)).items() if isinstance(value, type)]
-    except Exception:
-        detail = text.strip().splitlines()[0]
-        near = _near_module(module)
-        return (
-            f"there is no class {class_path!r}: {detail}.{near} Modules are looked for in the working directory, on "
-            f"PYTHONPATH and among the installed packages.{_of_lightning(class_path)} [LT154]"
-        )
-    return f"there is no class {name!r} in {module}.{did_you_mean(name, members)} [LT154]"
+        made = getattr(importlib.import_module(module), name)
+        inner = type(parser)(exit_on_error=False)
+        inner.add_class_arguments(made, fail_untyped=False)
+    except Exception as error:
+        yield f"{written.at}{_no_class(class_path, error)}"
+        return
+    given, key = written.arguments, written.place.key.removesuffix(".class_path")
+    yield from _mistakes(inner, given, owner=class_path, complete=True)
+    needed = [f"{key}.{each.dest}" for each in inner._actions if each.required and each.dest not in given.parts]
+    if needed:
+        yield _missing(needed, class_path)
+
+
+def _unknown(known: Iterable[str], written: Written, group: str, name: str, owner: str) -> str:
+    """Return the complaint about an unknown argument, with near names or all of them."""
+    inside = [dest.removeprefix(f"{group}.") for dest in known if dest.startswith(group) and dest != "==SUPPRESS=="]
+    choices = list(dict.fromkeys(dest.partition(".")[0] for dest in inside))
+    hint = did_you_mean(name, choices) or (f" It has: {', '.join(choices)}." if choices else "")
+    return f"{written.at}{owner or group or 'lt'} has no argument {name!r}.{hint} [LT153]"
+
+
+def _missing(keys: Iterable[str], owner: str, places: ConfigPlaces | None = None) -> str:
+    needs = f", which {owner} needs" if owner else ""
+    begun = f" (files read: {', '.join(dict.fromkeys(places.files))})" if places and places.files else ""
+    return (
+        f"missing: {', '.join(f'--{key}' for key in keys)}{needs}. Give it on the command line, or in a file named by "
+        f"--config{begun}. [LT155]"
+    )
+
+
+def _classes(action: argparse.Action) -> list[type]:
+    """Return the classes of which an argument takes an object."""
+    found, waiting = [], [getattr(action, "_typehint", None)]
+    while waiting:
+        hint = waiting.pop()
+        waiting += getattr(hint, "__args__", ())
+        if isinstance(hint, type) and hint.__module__ != "builtins":
+            found.append(hint)
+    return found
+
+
+def _unsuitable(action: argparse.Action, written: Written) -> str:
+    """Return the complaint that a value has none of the types that an argument takes."""
+    if action.choices:
+        near = did_you_mean(written.class_path, [str(each) for each in action.choices])
+        return f"{written.at}expected one of {list(action.choices)}, received {written.class_path!r}.{near} [LT152]"
+    received = written.class_path or str(written.data)
+    received = received if len(received) < 200 else f"{received[:200]}..."
+    hint = ""
+    if (classes := _classes(action)) and received.isidentifier():
+        hint = did_you_mean(received, {each.__name__ for kind in classes for each in subclasses(kind)})
+        hint = hint or f" A class is named with its module: my_package.{received}."
+    annotation = str(getattr(action, "_typehint", action.type))
+    kinds = short_type(annotation).replace(" | ", " or ") + " or null" * ("None" in annotation)
+    return f"{written.at}expected {kinds}, received {received}.{hint} [LT152]"
+
+
+def _no_class(class_path: str, error: Exception) -> str:
+    """Return the missing part of a dotted name, with near names."""
+    module, _, name = class_path.rpartition(".")
+    if isinstance(error, AttributeError) and (here := vars(importlib.import_module(module))) and name not in here:
+        members = [member for member, value in here.items() if isinstance(value, type)]
+        return f"there is no class {name!r} in {module}.{did_you_mean(name, members)} [LT154]"
+    detail = str(error).strip().partition("\n")[0]
+    lightning = class_path.startswith(("pytorch_lightning.", "lightning.pytorch."))
+    hint = f" {class_path} is a class of Lightning's: `lt migrate` writes lt's in its place." if lightning else ""
+    return (
+        f"there is no class {class_path!r}: {detail}.{_near_module(module)} Modules are looked for in the working "
+        f"directory, on PYTHONPATH and among the installed packages.{hint} [LT154]"
+    )
 
 
 def _near_module(module: str) -> str:
@@ -243,111 +231,44 @@ def _near_module(module: str) -> str:
     return did_you_mean(name, [found.name for found in pkgutil.iter_modules(places)])
 
 
-def _unknown(parser: argparse.ArgumentParser, wrong: _Wrong, place: Place | None) -> str:
-    """Return the complaint about an unknown argument, with near names or all of them."""
-    path = ".".join(wrong.steps)
-    group, _, name = path.rpartition(".")
-    choices = _arguments_of_class(wrong.owner) if wrong.owner else _arguments_of_parser(parser, group)
-    owner = wrong.owner or group or "lt"
-    listed = f" It has: {', '.join(choices)}." if choices else ""
-    shown = place.key if place and place.key.endswith(name) else path
-    return f"{_at(place)}{shown}: {owner} has no argument {name!r}.{did_you_mean(name, choices) or listed} [LT153]"
+# ---- files and words -------------------------------------------------------------------------------------------------
 
 
-def _arguments_of_parser(parser: argparse.ArgumentParser, group: str) -> list[str]:
-    """Return the names of arguments directly under ``group``."""
-    found: dict[str, None] = {}
-    for action in parser._actions:
-        prefix, _, name = action.dest.rpartition(".")
-        if prefix == group and name not in ("help", "==SUPPRESS=="):
-            found[name] = None
-        elif not group and action.dest != "==SUPPRESS==":
-            found[action.dest.partition(".")[0]] = None
-    return list(found)
-
-
-def _arguments_of_class(class_path: str) -> list[str]:
-    module, _, name = class_path.rpartition(".")
-    try:
-        signature = inspect.signature(getattr(importlib.import_module(module), name))
-    except Exception:
-        return []
-    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return [parameter.name for parameter in signature.parameters.values() if parameter.kind not in kinds]
-
-
-def _missing(keys: Sequence[str], owner: str, places: ConfigPlaces) -> str:
-    written = ", ".join(f"--{key.removeprefix('fit.')}" for key in keys)
-    needs = f", which {owner} needs" if owner else ""
-    begun = f" (files read: {', '.join(dict.fromkeys(places.files))})" if places.files else ""
-    return f"missing: {written}{needs}. Give it on the command line, or in a file named by --config{begun}. [LT155]"
-
-
-def _unreadable(places: ConfigPlaces, message: str, named: str | None) -> str:
-    """Say which file is not YAML, and where; one that is ``named`` in another, or one of ``--config``."""
-    spots = _YAML.findall(message)
-    line, column = spots[-1] if spots else ("", "")
-    file = named or next(
-        (file for file in places.files if not is_readable(file)), places.files[-1] if places.files else "--config"
-    )
-    detail = " ".join(_YAML.sub("", message).split())
+def _no_yaml(places: ConfigPlaces) -> str:
+    """Return the complaint about a file that is no YAML: one of ``--config``, or one that such a file names."""
+    found = unreadable(places.files)
+    if found is None:
+        return ""
+    file, error = found
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+    detail = " ".join(str(getattr(error, "problem", None) or error).split())
     if TOO_MUCH in detail:
-        return (
-            f"{file}:{line}:{column}: {TOO_MUCH}, or one for itself. Expected few: write the values themselves. [LT637]"
-        )
-    if "could not determine a constructor for the tag" in detail:
+        return f"{place}: {TOO_MUCH}, or one for itself. Expected few: write the values themselves. [LT637]"
+    if isinstance(error, yaml.constructor.ConstructorError):
         detail = f"{detail}: files are read as plain data, so tags that make Python objects are refused"
-    return f"{file}:{line}:{column}: this is not valid YAML: {detail}. [LT156]"
+    return f"{place}: this is not valid YAML: {detail}. [LT156]"
 
 
-def _absent(path: str) -> str:
-    """Say that a configuration file is not there, and which of that folder was probably meant."""
-    folder = Path(path).parent
-    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    return f"--config: there is no file {short_path(Path(path))!r}.{did_you_mean(Path(path).name, names)} [LT157]"
-
-
-def _at(place: Place | None) -> str:
-    return f"{place.where}: " if place else ""
-
-
-def _types(text: str) -> str:
-    """Return types as a reader writes them: ``<class 'int'>, <class 'NoneType'>`` is ``int or null``."""
-    plain = re.sub(r"<class '([^']+)'>", r"\1", text)
-    plain = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", plain).replace("NoneType", "null")
-    parts = [part.strip() for part in re.split(r",(?![^\[]*\])", plain) if part.strip()]
-    return " or ".join(parts)
-
-
-def _received(text: str) -> str:
-    """Return the value that a message says was received, shortened; empty where it names none."""
-    for pattern in (_NESTED_VALUE, _VALUE, _CHOICES, _TYPE):
-        if match := pattern.match(text.strip()):
-            value = (match["value"] or "").strip().strip("'\"")
-            return value if len(value) < 200 else f"{value[:200]}..."
+def _absent(words: list[str]) -> str:
+    """Return the complaint about a configuration file that is not there, and which of that folder was meant."""
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        name, equals, value = word.partition("=")
+        path = Path(value if equals else following)
+        if name in ("--config", "-c") and path.suffix and not path.is_file():
+            names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+            return f"--config: there is no file {short_path(path)!r}.{did_you_mean(path.name, names)} [LT157]"
     return ""
 
 
-def _of_lightning(received: str) -> str:
-    """Return a hint where a class of Lightning's was named: a file that was written for it."""
-    found = _LIGHTNING.search(f" {received}")
-    return f" {found['path']} is a class of Lightning's: `lt migrate` writes lt's in its place." if found else ""
-
-
-def subclasses(kind: type) -> list[type]:
-    """Return a class with all its subclasses that have been imported."""
-    found, waiting = [], [kind]
-    while waiting:
-        found.append(waiting[-1])
-        waiting += type.__subclasses__(waiting.pop())
-    return found
-
-
-def _near_class(types: str, received: str) -> str:
-    """Return a hint to an allowed class with a name near ``received``."""
-    near: set[str] = set()
-    for path in re.findall(r"<class '([\w.]+)'>", types):
-        module, _, name = path.rpartition(".")
-        kind = getattr(importlib.import_module(module), name, None) if module else None
-        near |= {each.__name__ for each in subclasses(kind)} if isinstance(kind, type) else set()
-    return did_you_mean(received, near) if received.isidentifier() else ""
+def _no_help(words: list[str]) -> str:
+    """Return the complaint about ``--trainer.callbacks.help NAME`` where no class has that name."""
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        option, equals, value = word.partition("=")
+        name = value if equals else following
+        if not option.endswith(".help") or not name.isidentifier():
+            continue
+        if name in (known := plugin_names(option.removesuffix(".help").rpartition(".")[2])):
+            return f"{option}: {name!r} has no arguments; its name is all of it. [LT154]"
+        return f"{option}: there is no class {name!r} here.{did_you_mean(name, known)} [LT154]"
+    return ""

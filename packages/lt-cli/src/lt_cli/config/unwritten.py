@@ -38,7 +38,7 @@ def unwritten(
 
 def _written(parser: LightningArgumentParser, key: str, given: Mapping[str, Any] | None) -> bool:
     if given is None:
-        return parser.places.holds(key)
+        return parser.places.find(key) is not None
     *outer, name = [part for part in key.split(".") if part != "init_args"]
     for part in outer:
         given = given.get(part) or {}
