@@ -120,6 +120,45 @@ MISTAKES |= {
         ["error: Picky(mode=8): expected 1. [LT175]\n  run.yaml:5: trainer.callbacks.0.init_args.mode\n"],
     ),
 }
+FOUR = """trainer:
+  callbacks:
+  - {class_path: users.Stop, init_args: {monitor: a}}
+  - {class_path: users.Stopp, init_args: {monitor: b}}
+  - {class_path: users.Stop, init_args: {monitor: c}}
+  - {class_path: users.Stop, init_args: {monitor: d}}
+"""
+MISTAKES |= {
+    "one unknown class among four": (
+        FOUR,
+        (NET,),
+        ["run.yaml:4: trainer.callbacks.1: there is no class 'Stopp' in users. Did you mean 'Stop'?"],
+    ),
+    "a class of a package that is not here": (
+        FOUR.replace("users.Stopp", "far.away.Stop"),
+        (NET,),
+        ["run.yaml:4: trainer.callbacks.1: there is no class 'far.away.Stop': No module named 'far'."],
+    ),
+    "one item of a list": (
+        "optimizer:\n  class_path: torch.optim.Adam\n  init_args: {betas: [0.9, x]}\n",
+        (NET,),
+        ["run.yaml:3: optimizer.init_args.betas.1: expected tuple[float", "received x. [LT152]"],
+    ),
+    "an argument of a class by its bare name": (
+        "{}\n",
+        (NET, "--optimizer=Adam", "--optimizer.lrr=1"),
+        ["command line: optimizer.lrr: Adam has no argument 'lrr'. Did you mean 'lr'?"],
+    ),
+    "what such a class needs, but for what a model gives": (
+        "{}\n",
+        (NET, "--lr_scheduler=CosineAnnealingLR"),
+        ["missing: --lr_scheduler.T_max, which CosineAnnealingLR needs."],
+    ),
+    "an option whose value was forgotten": (
+        "{}\n",
+        ("--trainer.max_epochs", NET),
+        ["command line: trainer.max_epochs: expected int or null, received ''."],
+    ),
+}
 NESTED = """
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
@@ -159,6 +198,15 @@ def test_a_misspelt_plugin_is_named_with_what_was_meant(text, words, said, write
     message = capsys.readouterr().err
     for part in (*said, "there is no class and no plug-in 'stopp'. Did you mean 'stop'? [LT154]"):
         assert part in message
+
+
+def test_a_mistake_in_a_configuration_of_code_is_told_with_its_key(users, capsys):
+    with pytest.raises(SystemExit):
+        LightningCLI(
+            trainer_class=users.Trainer,
+            args={"subcommand": "fit", "fit": {"model": "users.Net", "trainer": {"limit": 3, "max_epochs": "x"}}},
+        )
+    assert "args: fit.trainer.max_epochs: expected int or null, received x. [LT152]" in capsys.readouterr().err
 
 
 def test_a_wrong_environment_variable_is_named(users, capsys, monkeypatch):

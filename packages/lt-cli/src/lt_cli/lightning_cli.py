@@ -183,7 +183,7 @@ class LightningCLI:
         self._given: Any = None
         if isinstance(args, dict | Namespace):
             self._given = args
-            parser.args = []
+            parser.args, parser.given = [], args if isinstance(args, dict) else args.as_dict()
             self.config = parser.parse_object(args)
             return
         words = list(sys.argv[1:] if args is None else args)

@@ -93,6 +93,7 @@ class LightningArgumentParser(ArgumentParser):
 
     Attributes:
         callback_keys: arguments that hold callbacks, added by :meth:`add_lightning_class_args`.
+        given: a configuration that was given in place of a command line.
         of_commands: the arguments of the Trainer's methods, with their defaults: a file may hold the arguments of
             another command, which are left out.
         links: the arguments from which another one gets its value, by its name; none where objects give it.
@@ -119,6 +120,7 @@ class LightningArgumentParser(ArgumentParser):
         self._began_in = Path.cwd()
         self._of_a_class = parent_parser.get() is not None  # jsonargparse makes one for each class that is named
         self.asked = ""
+        self.given: Any = None
         self.of_commands: dict[str, Any] = {}
         self.callback_keys: list[str] = []
         self.links: dict[str, tuple[str, ...]] = {}
@@ -226,7 +228,7 @@ class LightningArgumentParser(ArgumentParser):
         words: list[str] = [*getattr(outer, "args", []), *getattr(self, "args", [])]
         prefix = outer.env_prefix if outer.default_env and isinstance(outer.env_prefix, str) else ""
         with chdir(self._began_in):  # while it reads a file, jsonargparse stands in that file's folder
-            return ConfigPlaces(words, os.environ, prefix)
+            return ConfigPlaces(words, os.environ, prefix, outer.given)
 
     def parse_object(self, obj: Namespace | dict[str, Any], *args: Any, **kwargs: Any) -> Namespace:
         """Parse a configuration; a file that another command wrote may be one."""

@@ -43,6 +43,7 @@ def explain(parser: ArgumentParser, places: ConfigPlaces, message: str) -> str:
     command, parser = _command(parser)
     written = places.tree()
     written.parts |= getattr(written.parts.pop(command, None), "parts", {})
+    written.parts.pop("subcommand", None)
     found = _no_yaml(places) or _absent(places.words) or _no_help(places.words) or next(_mistakes(parser, written), "")
     if found or (required := _REQUIRED.search(message)) is None:
         return found or message
@@ -88,7 +89,8 @@ def _command(parser: ArgumentParser) -> tuple[str, ArgumentParser]:
     """Return the subcommand that was asked for with its parser; without subcommands an empty name."""
     outer = getattr(parser, "parent_parser", parser)
     choices = getattr(outer._subcommands_action, "choices", {})
-    asked = (word for word in getattr(outer, "args", ()) if word in choices)
+    words = [*getattr(outer, "args", ()), (getattr(outer, "given", None) or {}).get("subcommand")]
+    asked = (word for word in words if word in choices)
     name = next((name for name, inner in choices.items() if inner is parser), None) or next(asked, "")
     return name, choices.get(name, parser)
 
@@ -133,8 +135,9 @@ def _takes(parser: ArgumentParser, action: argparse.Action, value: Any) -> bool:
 def _refused(parser: ArgumentParser, action: argparse.Action, written: Written) -> str:
     """Return the complaint about a value that ``action`` refuses: about the smallest part of it that is wrong."""
     if written.is_list:
-        wrong = [part for part in written.parts.values() if not _takes(parser, action, [part.data])]
-        return _refused(parser, action, wrong[0]) if wrong else _unsuitable(action, written)
+        named = (part for part in written.parts.values() if _is_name(part.class_path))
+        wrong = next((part for part in named if not _takes(parser, action, [part.data])), None)
+        return _unsuitable(action, written) if wrong is None else _refused(parser, action, wrong)
     name = written.class_path
     known = plugin_names(action.dest.rpartition(".")[2]) if name.isidentifier() else []
     if known and name not in known:
@@ -144,14 +147,15 @@ def _refused(parser: ArgumentParser, action: argparse.Action, written: Written) 
 
 def _in_class(parser: ArgumentParser, action: argparse.Action, written: Written) -> Iterator[str]:
     """Yield the complaints about a class that an argument names, and about its arguments."""
-    class_path = written.class_path
-    if "." not in class_path or not _classes(action):
-        return
+    class_path, classes = written.class_path, _classes(action)
     module, _, name = class_path.rpartition(".")
+    imported = [each for kind in classes for each in subclasses(kind) if each.__name__ == class_path]
+    if not classes or not _is_name(class_path) or not (module or imported):
+        return
     try:
-        made = getattr(importlib.import_module(module), name)
+        made = imported[0] if imported else getattr(importlib.import_module(module), name)
         inner = type(parser)(exit_on_error=False)
-        inner.add_class_arguments(made, fail_untyped=False)
+        inner.add_class_arguments(made, fail_untyped=False, skip=getattr(action, "sub_add_kwargs", {}).get("skip"))
     except Exception as error:
         yield f"{written.at}{_no_class(class_path, error)}"
         return
@@ -179,6 +183,10 @@ def _missing(keys: Iterable[str], owner: str, places: ConfigPlaces | None = None
     )
 
 
+def _is_name(text: str) -> bool:
+    return all(part.isidentifier() for part in text.split("."))
+
+
 def _classes(action: argparse.Action) -> list[type]:
     """Return the classes of which an argument takes an object."""
     found, waiting = [], [getattr(action, "_typehint", None)]
@@ -195,11 +203,11 @@ def _unsuitable(action: argparse.Action, written: Written) -> str:
     if action.choices:
         near = did_you_mean(written.class_path, [str(each) for each in action.choices])
         return f"{written.at}expected one of {list(action.choices)}, received {written.class_path!r}.{near} [LT152]"
-    received = written.class_path or str(written.data)
+    received = written.class_path or repr(written.data)
     received = received if len(received) < 200 else f"{received[:200]}..."
     hint = ""
-    if (classes := _classes(action)) and received.isidentifier():
-        hint = did_you_mean(received, {each.__name__ for kind in classes for each in subclasses(kind)})
+    if (classes := _classes(action)) and received.isidentifier() and received[0].isupper():
+        hint = did_you_mean(received, {each.__name__ for kind in classes for each in subclasses(kind)} - {received})
         hint = hint or f" A class is named with its module: my_package.{received}."
     annotation = str(getattr(action, "_typehint", action.type))
     kinds = short_type(annotation).replace(" | ", " or ") + " or null" * ("None" in annotation)
@@ -209,8 +217,8 @@ def _unsuitable(action: argparse.Action, written: Written) -> str:
 def _no_class(class_path: str, error: Exception) -> str:
     """Return the missing part of a dotted name, with near names."""
     module, _, name = class_path.rpartition(".")
-    if isinstance(error, AttributeError) and (here := vars(importlib.import_module(module))) and name not in here:
-        members = [member for member, value in here.items() if isinstance(value, type)]
+    if isinstance(error, AttributeError) and name not in (here := dir(importlib.import_module(module))):
+        members = [member for member in here if member[0].isupper()]
         return f"there is no class {name!r} in {module}.{did_you_mean(name, members)} [LT154]"
     detail = str(error).strip().partition("\n")[0]
     lightning = class_path.startswith(("pytorch_lightning.", "lightning.pytorch."))

@@ -117,10 +117,17 @@ class ConfigPlaces:
         words: a command line.
         environ: environment variables.
         env_prefix: prefix of the variables that count; empty for none.
+        given: a configuration in place of words.
     """
 
-    def __init__(self, words: Sequence[str], environ: Mapping[str, str] | None = None, env_prefix: str = "") -> None:
-        self.words = list(words)
+    def __init__(
+        self,
+        words: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+        env_prefix: str = "",
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.words, self.given = list(words), given or {}
         self.env_prefix = f"{env_prefix}_"
         self.environ = {k: v for k, v in (environ or {}).items() if env_prefix and k.startswith(self.env_prefix)}
         self.files = [*self._files_of_environment(), *config_files(words)]
@@ -151,9 +158,11 @@ class ConfigPlaces:
             yield from _keys_of_file(Path(file))
         for word, following in zip(self.words, [*self.words[1:], ""], strict=False):
             name, equals, value = word.partition("=")
+            following = "" if following.startswith("--") else following
             if word.startswith("-"):
                 key = name.lstrip("-").removesuffix("+")
                 yield Place("command line", key, value if equals else following, appends=name.endswith("+"))
+        yield from _keys_of_data(self.given, "")
 
     def _files_of_environment(self) -> list[str]:
         return [value for name, value in self.environ.items() if name.endswith("_CONFIG") and Path(value).is_file()]
@@ -260,6 +269,15 @@ def _keys_of_text(place: Place) -> Iterator[Place]:
     elif place.value.lstrip().startswith(("{", "[")):
         with suppress(yaml.YAMLError):
             yield from _keys_of_node(composed(place.value), prefix, Path(), 0)
+
+
+def _keys_of_data(data: Any, prefix: str) -> Iterator[Place]:
+    """Yield the keys of plain data that code gives."""
+    if isinstance(data, Mapping | list):
+        for name, part in data.items() if isinstance(data, Mapping) else enumerate(data):
+            yield from _keys_of_data(part, f"{prefix}.{name}".lstrip("."))
+    elif isinstance(data, str | int | float | None):
+        yield Place("args", prefix, "null" if data is None else str(data), plain=not isinstance(data, str))
 
 
 def _keys_of_node(node: yaml.Node | None, prefix: str, path: Path, depth: int) -> Iterator[Place]:
