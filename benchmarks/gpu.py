@@ -379,6 +379,30 @@ def report(figures: list[Figure], failed: list[str], tested: str, took: float) -
     )
 
 
+def unusable() -> str:
+    """Return why torch can use no GPU here; empty where it can."""
+    try:
+        torch.cuda.init()
+    except (AssertionError, RuntimeError) as error:
+        return str(error).strip()
+    return ""
+
+
+def without_gpu(reason: str) -> str:
+    """Return the page for a machine whose GPU torch does not see, with what the driver sees."""
+    command = ["nvidia-smi", "-L"]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        listed = (ran.stdout + ran.stderr).strip()
+    except OSError as error:
+        listed = str(error)
+    return (
+        f"# lt on a GPU, {time.strftime('%Y-%m-%d')}\n\n{machine()}\n\n"
+        f"Nothing was measured, and no test was run: {reason}\n\n"
+        f"torch was built for CUDA {torch.version.cuda}; `nvidia-smi -L` says:\n\n```\n{listed}\n```\n"
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -389,8 +413,11 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="page to put the table into, such as docs/gpu.md")
     parser.add_argument("--report", type=Path, help="file for a page with the figures and the tests marked cuda")
     args = parser.parse_args()
-    if args.device == "cuda" and not torch.cuda.is_available():
-        parser.error("there is no GPU here; --device cpu --small shows that it works")
+    if args.device == "cuda" and (reason := unusable()):
+        if args.report is not None:
+            args.report.write_text(without_gpu(reason), "utf-8")
+            reason += f"\n{args.report} says so: please send it back as it is, as an issue."
+        parser.exit(1, f"Nothing was measured: {reason}\n--device cpu --small shows that the script works.\n")
     warnings.simplefilter("ignore")
     began, rounds = time.monotonic(), 1 if args.quick else args.rounds
     figures, failed = gpu_rows(torch.device(args.device), rounds, small=args.small, quick=args.quick)
@@ -404,6 +431,7 @@ def main() -> None:
         tested = tests()
         args.report.write_text(report(figures, failed, tested, time.monotonic() - began), "utf-8")
         print(tested)
+        print(f"Please send back {args.report} as an issue.")
 
 
 if __name__ == "__main__":

@@ -213,8 +213,9 @@ def _make(environment: Environment, world_size: int, backend: str, timeout: time
             store = _store(environment, world_size, timeout)
         store = PrefixStore(meet(PrefixStore("lt meets", store), environment.rank, world_size, timeout), store)
         # Without device_id: NCCL connects at its first collective, on the GPU that the accelerator has made the current
-        # one. With it, each later group would be cut from this one by all ranks together, and a backend that the user
-        # names might refuse it. torch's barrier(), which warns where it must guess a device, finds gloo in this group.
+        # one. With it, ranks outside of a later group split NCCL's communicator, which takes all ranks, though it be a
+        # group on gloo, whose own ranks split nothing (torch 2.9 to 2.13); and a backend that the user names might
+        # refuse it. torch's barrier(), which warns where it must guess a device, finds gloo in this group.
         dist.init_process_group(
             backend,
             store=PrefixStore("torch", store),
