@@ -54,8 +54,18 @@ class CSVLogger(LineLogger):
 
     @property
     def experiment(self) -> ExperimentWriter:
-        """The rows that are not written yet, and their writer."""
+        """The rows that are not written yet, and their writer. A subclass's own writer gets the rows in its place."""
         return ExperimentWriter(self.log_dir, self)
+
+    def _write(self, rows: list[Row]) -> None:
+        writer: Any = self.experiment
+        if type(writer) is not ExperimentWriter:
+            while rows:
+                step, _, row = rows[0]
+                writer.log_metrics(row, step)
+                del rows[0]
+            writer.save()
+        super()._write(rows)
 
     def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
         if (file.header or "") != self._header:  # of another file, or taken over from disk

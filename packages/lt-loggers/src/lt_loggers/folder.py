@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -53,14 +54,13 @@ class FolderLogger(BufferedLogger):
         super().__init__(prefix, flush_every, flush_secs)
         self._save_dir = _expanded(save_dir)
         self._mirror = Mirror(self._save_dir) if "://" in self._save_dir else None
-        self._root = Path(self._save_dir).absolute()  # it stays there when the process goes to another folder
+        self._from = Path().absolute()  # files stay there when the process goes to another folder
         self._name = _part_of_path("name", name or "")
         self._sub_dir = None if sub_dir is None else _part_of_path("sub_dir", os.fspath(sub_dir))
         given: Any = version  # a number may be numpy's
         self._version = index(given) if hasattr(given, "__index__") else _part_of_path("version", given or "") or None
         self._explicit = self._version is not None
         self._claimed: Path | None = None
-        self._hparams_done = False
         self._resumed: dict[str, Any] = {}
 
     # ---- where -------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class FolderLogger(BufferedLogger):
 
     @property
     def root_dir(self) -> str:
-        return self._shown(self._name) if self._mirror is not None else str(self._root / self._name)
+        return self._joined(self.save_dir, self.name)
 
     @property
     def version(self) -> int | str:
@@ -90,40 +90,45 @@ class FolderLogger(BufferedLogger):
 
     @property
     def log_dir(self) -> str:
-        if self._mirror is not None:
-            return self._shown(self._name, self._run_name(), self._sub_dir)
-        return str(self._run_dir() / (self._sub_dir or ""))
+        version = self.version
+        return self._joined(self.root_dir, version if isinstance(version, str) else f"version_{version}", self.sub_dir)
 
     @property
     def files_dir(self) -> Path:
         """Where this logger writes: :attr:`log_dir`, or the local folder whose files are copied there."""
-        folder = self._run_dir() / (self._sub_dir or "")
-        if self._mirror is not None and not process_rank():
-            self._mirror.fetch(folder)
-        return folder
+        return Path(self.log_dir) if self._mirror is None else self._mirror.fetch(self.log_dir)
 
-    def _shown(self, *parts: str | None) -> str:
-        return "/".join([self._save_dir.rstrip("/"), *(part for part in parts if part)])
+    def _joined(self, *parts: str | None) -> str:
+        kept = list(filter(None, parts))
+        return str(Path(self._from, *kept)) if self._mirror is None else posixpath.join(*kept)
+
+    def _run_dir(self) -> Path:
+        """Return the run's folder, with those of all its loggers."""
+        folder = self.files_dir
+        return [folder, *folder.parents][len(PurePath(self.sub_dir or "").parts)]
 
     def _next_version(self) -> int:
-        if self._mirror is None:
-            return next_version(self.root_dir)
-        return _version_after(self._mirror.names(self._name))
+        root = self.root_dir
+        return next_version(root) if self._mirror is None else _version_after(self._mirror.names(root))
 
     def claim_version(self, beside: Sequence[Logger] = ()) -> int | str:
         """Make this run's folder: the one of a logger ``beside`` with the same root, else the next free one."""
         if self._version is None and not process_rank():
-            self._version = self._version_beside(beside)
+            root = self.root_dir
+            same = (other for other in beside if type(other) is not type(self) and other.root_dir == root)
+            self._version = next((other.version for other in same if other.log_dir), None)
             while self._version is None:
                 try:
                     self._version = self._next_version()
+                    if self.version != self._version:  # a subclass has its own
+                        break
                     folder = self._run_dir()
                     make_folder(folder.parent)
                     folder.mkdir()
                 except OSError as error:
                     if self._version is None or not self._run_dir().is_dir():
                         raise ConfigError(
-                            f"{type(self).__name__}(save_dir={self._save_dir!r}): no folder can be made in "
+                            f"{type(self).__name__}(save_dir={self.save_dir!r}): no folder can be made in "
                             f"{self.root_dir}: {error.strerror or error}. Give a folder that you may write to by "
                             "save_dir= or Trainer(default_root_dir=...), or take Trainer(logger=False).",
                             code="LT559",
@@ -136,8 +141,9 @@ class FolderLogger(BufferedLogger):
 
     def begin_anew(self) -> None:
         super().begin_anew()
-        self._version = self._version if self._explicit else None
-        self._claimed, self._hparams_done, self._resumed = None, False, {}
+        if not self._explicit:
+            self._version = None
+        self._claimed, self._resumed = None, {}
 
     def use_version(self, version: int | str) -> None:
         """Take this version; a folder that was made for another one is removed while it is empty."""
@@ -147,34 +153,19 @@ class FolderLogger(BufferedLogger):
                 self._claimed.rmdir()
             self._claimed = None
 
-    def _version_beside(self, others: Sequence[Logger]) -> int | str | None:
-        for other in others:
-            if type(other) is not type(self) and other.root_dir == self.root_dir and other.log_dir:
-                return other.version
-        return None
-
-    def _run_name(self) -> str:
-        version = self.version
-        return version if isinstance(version, str) else f"version_{version}"
-
-    def _run_dir(self) -> Path:
-        return Path(self._root if self._mirror is None else self._mirror.folder, self._name, self._run_name())
-
     # ---- hyperparameters ---------------------------------------------------------------------------------------------
 
     def _write_hparams(self) -> None:
         self.claim_version()
         LogFile(self.files_dir / _HPARAMS).replace(as_yaml(self.hparams).encode())
-        self._hparams_done = True
 
     def save(self) -> None:
         super().save()
         if process_rank():
             return
-        if not self._hparams_done and self.files_dir.is_dir():
-            if not (self.files_dir / _HPARAMS).exists():  # a resumed run finds its own
-                self._write_hparams()
-            self._hparams_done = True
+        folder = self.files_dir
+        if folder.is_dir() and not (folder / _HPARAMS).exists():
+            self._write_hparams()
         if self._mirror is not None:
             self._mirror.send()
 

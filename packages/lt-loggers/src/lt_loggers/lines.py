@@ -118,7 +118,6 @@ class LineLogger(FolderLogger):
     has_header: ClassVar[bool]
 
     _lines: LineFile | None = None
-    _is_open = False
 
     def begin_anew(self) -> None:
         super().begin_anew()
@@ -132,15 +131,14 @@ class LineLogger(FolderLogger):
     def _file(self) -> LineFile:
         path = self.files_dir / self.file_name
         if self._lines is None or self._lines.path != path:
-            self._lines, self._is_open = LineFile(path, has_header=self.has_header), False
+            self._lines = LineFile(path, has_header=self.has_header)
         return self._lines
 
     def _write(self, rows: list[Row]) -> None:
         self.claim_version()
         file = self._file()
-        if self._resumed or not self._is_open:
-            file.open(self._resumed.get(self.file_name))
-            self._resumed, self._is_open = {}, True
+        file.open(self._resumed.get(self.file_name))
+        self._resumed = {}
         if rows:
             self._write_rows(file, rows)
 

@@ -214,7 +214,7 @@ def as_media(value: Any) -> Media | None:
         return value
     if isinstance(value, str):
         return Text(value)
-    if callable(getattr(value, "savefig", None)):
+    if hasattr(value, "savefig"):
         return Figure(value)
     if _is_pil(value):
         return Image(value)
@@ -231,17 +231,13 @@ def _array_as_media(value: Any) -> Media:
             "log_media got a single number. Log numbers by self.log(name, value) or trainer.log_metrics({...}).",
             code="LT541",
         )
-    if value.ndim == 1:
-        return Histogram(value)
-    if value.ndim <= 4:
-        return Image(value)
-    return Video(value)
+    return Histogram(value) if value.ndim == 1 else Image(value) if value.ndim <= 4 else Video(value)
 
 
 def _as_table(value: Any) -> Table | None:
-    if callable(getattr(value, "iterrows", None)) and hasattr(value, "columns"):  # pandas
+    if hasattr(value, "iterrows") and hasattr(value, "columns"):  # pandas
         return Table(value.columns, value.itertuples(index=False, name=None))
-    if callable(getattr(value, "iter_rows", None)) and hasattr(value, "columns"):  # polars
+    if hasattr(value, "iter_rows") and hasattr(value, "columns"):  # polars
         return Table(value.columns, value.iter_rows())
     if isinstance(value, Sequence) and value and all(isinstance(row, Mapping) for row in value):
         columns = list(dict.fromkeys(key for row in value for key in row))
@@ -266,13 +262,13 @@ def _tensor_of(value: Any) -> Tensor:
     """Return a copy of ``value`` on the CPU, so that neither side sees the other's later changes."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
-    if callable(getattr(value, "copy", None)) and hasattr(value, "strides"):
+    if hasattr(value, "copy") and hasattr(value, "strides"):
         value = value.copy()  # torch takes no negative strides, as a flipped numpy image has them
     return torch.as_tensor(value)
 
 
 def _is_pil(value: Any) -> bool:
-    return callable(getattr(value, "getbands", None)) and callable(getattr(value, "tobytes", None))
+    return hasattr(value, "getbands") and hasattr(value, "tobytes")
 
 
 def _from_pil(picture: Any) -> Tensor:
@@ -300,11 +296,7 @@ def _with_channels_last(pixels: Tensor, given: Any) -> Tensor:
 
 
 def _bytes_of(pixels: Tensor) -> Tensor:
-    if pixels.dtype == torch.uint8:
-        return pixels.contiguous()
-    if pixels.dtype == torch.bool:
-        return (pixels.to(torch.uint8) * 255).contiguous()
-    if pixels.is_floating_point():
+    if pixels.is_floating_point() or pixels.dtype == torch.bool:
         pixels = (pixels.to(torch.float64).nan_to_num(0.0, 1.0, 0.0).clamp(0, 1) * 255).round()
     return pixels.clamp(0, 255).to(torch.uint8).contiguous()
 

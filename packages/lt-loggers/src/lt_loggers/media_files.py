@@ -103,16 +103,11 @@ def animated_png(frames: Tensor, fps: float) -> bytes:
     """
     parts = [_SIGNATURE, _header(frames[0]), _chunk(b"acTL", struct.pack(">II", len(frames), 0))]
     height, width = frames.shape[1:3]
-    number = 0
     for index, frame in enumerate(frames):
+        number, data = max(0, 2 * index - 1), _packed(frame)
         control = struct.pack(">IIIIIHHBB", number, width, height, 0, 0, max(1, round(1000 / fps)), 1000, 0, 0)
         parts.append(_chunk(b"fcTL", control))
-        number += 1
-        if index == 0:
-            parts.append(_chunk(b"IDAT", _packed(frame)))
-        else:
-            parts.append(_chunk(b"fdAT", struct.pack(">I", number) + _packed(frame)))
-            number += 1
+        parts.append(_chunk(b"fdAT", struct.pack(">I", number + 1) + data) if index else _chunk(b"IDAT", data))
     return b"".join([*parts, _chunk(b"IEND", b"")])
 
 
@@ -120,9 +115,7 @@ def wav(audio: Audio) -> bytes:
     """Return a WAV file, 16 bit."""
     file = io.BytesIO()
     with wave.open(file, "wb") as writer:
-        writer.setnchannels(audio.samples.shape[1])
-        writer.setsampwidth(2)
-        writer.setframerate(audio.sample_rate)
+        writer.setparams((audio.samples.shape[1], 2, audio.sample_rate, 0, "NONE", "NONE"))
         writer.writeframes(_raw(audio.samples))
     return file.getvalue()
 

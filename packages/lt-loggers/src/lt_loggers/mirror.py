@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lt_core.errors import ConfigError
+from lt_core.rank import process_rank
 
 
 class Mirror:
@@ -49,26 +50,27 @@ class Mirror:
         weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
         return Path(made)
 
-    def names(self, below: str) -> list[str]:
-        """Return the names in the remote folder ``below``."""
+    def names(self, url: str) -> list[str]:
+        """Return the names in a remote folder, this one or below it."""
         system, path = self._remote
-        place = f"{path}/{below}".rstrip("/")
+        place = path + url.removeprefix(self.url)
         system.invalidate_cache()
         return [Path(found).name for found in system.ls(place, detail=False)] if system.isdir(place) else []
 
-    def fetch(self, folder: Path) -> None:
-        """Copy the log files of an earlier process to the local ``folder``, once."""
-        if folder in self._fetched:
-            return
-        self._fetched.add(folder)
+    def fetch(self, url: str) -> Path:
+        """Return the local folder of a remote one; rank 0 copies log files of an earlier process there, once."""
         system, path = self._remote
-        below = folder.relative_to(self.folder).as_posix()
-        for name in self.names(below):
-            source, target = f"{path}/{below}/{name}", folder / name
-            if not name.endswith(".ckpt") and system.isfile(source) and not target.exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                system.get_file(source, str(target))
-                self._sent[target] = _state_of(target)
+        below = url.removeprefix(self.url)
+        folder = Path(f"{self.folder}{below}")
+        if folder not in self._fetched and not process_rank():
+            self._fetched.add(folder)
+            for name in self.names(url):
+                source, target = f"{path}{below}/{name}", folder / name
+                if not name.endswith(".ckpt") and system.isfile(source) and not target.exists():
+                    folder.mkdir(parents=True, exist_ok=True)
+                    system.get_file(source, str(target))
+                    self._sent[target] = _state_of(target)
+        return folder
 
     def send(self) -> None:
         """Copy the files that changed since the last call.

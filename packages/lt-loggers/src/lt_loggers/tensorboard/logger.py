@@ -15,6 +15,7 @@ from torch import nn
 
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
+from lt_core.interface import is_overridden
 from lt_core.plugins import install_hint
 from lt_core.rank import process_rank
 from lt_loggers.folder import FolderLogger
@@ -99,7 +100,10 @@ class TensorBoardLogger(FolderLogger):
 
     @property
     def experiment(self) -> SummaryWriter:
-        """A ``torch.utils.tensorboard.SummaryWriter`` whose events go to this logger's file."""
+        """A ``torch.utils.tensorboard.SummaryWriter`` whose events go to this logger's file.
+
+        One of a subclass's own gets the scalars in its place.
+        """
         if self._experiment is None:
             self.claim_version()
             from lt_loggers.tensorboard.summary_writer import LoggerSummaryWriter
@@ -171,6 +175,14 @@ class TensorBoardLogger(FolderLogger):
         from lt_loggers.tensorboard import events
 
         self.claim_version()
+        if is_overridden(self, "experiment", TensorBoardLogger) and self.experiment is not self._experiment:
+            while rows:
+                for name, value in rows[0][2].items():
+                    self.experiment.add_scalar(name, value, rows[0][0])
+                del rows[0]
+            self.experiment.flush()
+            if not self._events and not self._hparams_due:
+                return
         file, content = self._opened(), []
         if not file.size:
             content.append(events.file_version(time()))
