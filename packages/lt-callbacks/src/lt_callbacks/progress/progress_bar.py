@@ -316,7 +316,7 @@ class ProgressBar(Callback):
         return self._display
 
     def _draw_at_rate(self) -> None:
-        if self._done % self._refresh_rate == 0 or (self._phase is not None and self._done == self._phase.total):
+        if self._done % self.refresh_rate == 0 or (self._phase is not None and self._done == self._phase.total):
             self._draw()
 
     def _draw(self) -> None:

@@ -69,7 +69,7 @@ class EarlyStopping(Callback):
 
     role = "early_stopping"
     monitors = True
-    mode_dict: ClassVar[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {"min": torch.lt, "max": torch.gt}
+    mode_dict: ClassVar[dict[str, Callable[[Tensor, Any], Tensor]]] = {"min": torch.lt, "max": torch.gt}
     order_dict: ClassVar[dict[str, str]] = {"min": "<", "max": ">"}
 
     @checks_arguments
@@ -120,7 +120,7 @@ class EarlyStopping(Callback):
             self.patience, self._given_patience = self._given_patience, None
 
     @property
-    def monitor_op(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def monitor_op(self) -> Callable[[Tensor, Any], Tensor]:
         """``torch.lt`` or ``torch.gt``: whether the first value is better than the second."""
         return self.mode_dict[self.mode]
 
@@ -244,18 +244,18 @@ class EarlyStopping(Callback):
         name, value = self.monitor, f"{float(current):.5g}"
         if self.check_finite and not bool(torch.isfinite(current)):
             return EarlyStoppingReason.NON_FINITE_METRIC, f"{name} = {value} is not finite."
-        if self.stopping_threshold is not None and self._better(current, self.stopping_threshold):
+        if self.stopping_threshold is not None and self.monitor_op(current, self.stopping_threshold):
             self._improve(current)
             return (
                 EarlyStoppingReason.STOPPING_THRESHOLD,
                 f"{name} = {value} is better than stopping_threshold = {self.stopping_threshold:g}.",
             )
-        if self.divergence_threshold is not None and self._better(-current, -self.divergence_threshold):
+        if self.divergence_threshold is not None and self.monitor_op(-current, -self.divergence_threshold):
             return (
                 EarlyStoppingReason.DIVERGENCE_THRESHOLD,
                 f"{name} = {value} is worse than divergence_threshold = {self.divergence_threshold:g}.",
             )
-        if self._better(current, float(self.best_score) + self.min_delta):
+        if self.monitor_op(current, float(self.best_score) + self.min_delta):
             self._improve(current)
             return EarlyStoppingReason.NOT_STOPPED, ""
         self.wait_count += 1
@@ -270,9 +270,6 @@ class EarlyStopping(Callback):
             EarlyStoppingReason.PATIENCE_EXHAUSTED,
             f"{name} did not get better by more than {abs(self.min_delta):g} {lately}",
         )
-
-    def _better(self, current: Tensor, than: float) -> bool:
-        return bool(current < than if self.mode == "min" else current > than)
 
     def _improve(self, current: Tensor) -> None:
         self.best_score, self._best_at = current, self._now

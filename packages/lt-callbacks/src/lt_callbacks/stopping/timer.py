@@ -87,10 +87,10 @@ class Timer(Callback):
     def time_elapsed(self, stage: str = "train") -> float:
         """Return the seconds spent in ``stage``, those before a resume included."""
         stage = _stage(stage)
-        start = self._started.get(stage)
+        start, end = self.start_time(stage), self.end_time(stage)
         if start is None:
             return self._before[stage]
-        return self._ended.get(stage, monotonic()) - start + self._before[stage]
+        return (monotonic() if end is None else end) - start + self._before[stage]
 
     def time_remaining(self, stage: str = "train") -> float | None:
         """Return the seconds left of ``duration``, or None where there is no limit."""
