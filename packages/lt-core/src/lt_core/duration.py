@@ -89,7 +89,7 @@ class Duration:
         elif isinstance(value, str):
             found = _read(value, units, shown)
         else:
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            is_number = type(value) in (int, float)
             remedy = f" For seconds write {{'seconds': {value}}} or '{value} s', for hours '{value} h'."
             remedy *= is_number and "seconds" in units
             raise ConfigTypeError(
@@ -153,8 +153,8 @@ class AgreedTime:
     """Says how much is left of a time, and at which batch to ask again: on several ranks by rank 0's clock.
 
     That is half of the way that it expects until then, and never further than it was so far. So a limit of an hour at a
-    thousand batches a second costs some forty broadcasts. One process, which need not broadcast, asks at least about
-    once a second, as its batches may become slower. Calls are not counted, as a signal has one rank look after more
+    thousand batches a second costs some forty broadcasts. One process, which need not broadcast, asks about once a
+    second and each 64 batches, which may become slower. Calls are not counted, as a signal has one rank look after more
     batches than another. Make a new one for each span.
 
     Args:
@@ -174,7 +174,7 @@ class AgreedTime:
             return left if alone else inf
         done = here - self._began
         pace = done / max(monotonic() - self._clock, 1e-6)
-        ahead = min(min(left, 2 if alone else left) * pace // 2, done)
+        ahead = min(left * pace // 2, done, *((pace, 64) if alone else ()))
         left, self.asks_at = trainer.broadcast((left, here + max(1, ahead)))
         return left
 
