@@ -42,6 +42,9 @@ SAMPLE = [
     "fit(min_epochs=3, max_epochs=2)",
     "fit(callbacks=[C.ModelSummary()], enable_model_summary=False)",
     "run('test', ckpt_path='last')",
+    "fit(returning(lambda m, o: {'optimizer': o, 'nope': 1}))",
+    "fit(returning(lambda m, o: ([o], [{'scheduler': StepLR(o, 1), 'nope': 1}])))",
+    "fit(returning(lambda m, o: {'optimizer': o, 'lr_scheduler': {'scheduler': StepLR(o, 1), 'frequency': 1.0}}))",
 ]
 
 

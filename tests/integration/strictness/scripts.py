@@ -409,7 +409,7 @@ def _line(message: object, folder: str) -> str:
     """Return the beginning of a message, and the code at its end, without what differs from run to run."""
     text = re.sub(r"0x[0-9a-f]+", "0x...", " ".join(str(message).replace(folder, ".").split()))
     code = re.search(r" \[LT\d+\]$", text)
-    return text[:110] if code is None else f"{text[:100]}...{code[0]}"
+    return text[:110] if code is None or len(text) <= 110 else f"{text[:100]}...{code[0]}"
 
 
 def outcome(text: str) -> dict[str, Any]:

@@ -14,5 +14,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT921",
         "LT939",
         "LT951",
+        "LT952",
     }
 )

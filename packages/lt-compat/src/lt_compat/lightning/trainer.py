@@ -16,6 +16,7 @@ from lt_compat.lightning.connectors import CheckpointConnector, Results
 from lt_compat.lightning.environments import ClusterEnvironment, as_environment
 from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, evaluated, kept
 from lt_compat.lightning.loose_arguments import as_lts_value, without_contradictions
+from lt_compat.lightning.loose_optimizers import taking_loose_optimizers
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
@@ -139,7 +140,8 @@ def trainer_class() -> type:
 
         def fit(self, *given: Any, **arguments: Any) -> Any:
             """Train; ``ckpt_path="last"`` begins anew where there is none, as Lightning's does, with its warning."""
-            with _in_call(self, "fit"):
+            model = given[0] if given else arguments.get("model")
+            with _in_call(self, "fit"), taking_loose_optimizers(model):
                 result = _from_last(base.fit, self, *given, **arguments)
                 batches, interval = self.num_training_batches, self.log_every_n_steps
                 few = isinstance(interval, int) and 0 < batches < interval
