@@ -234,6 +234,12 @@ def test_what_cannot_be_tried_again_is_refused_before_the_first_batch(net, argum
         make_trainer(accumulate_grad_batches="auto", **arguments).fit(net(), make_loader())
 
 
+def test_a_window_of_several_batches_is_refused():
+    # each batch has a step of its own: the window was ignored in silence
+    with pytest.raises(ConfigError, match="step='micro_batches'.*accumulate_grad_batches=4: each batch.*LT363"):
+        make_trainer(accumulate_grad_batches=4, step="micro_batches").fit(Net(), make_loader())
+
+
 def test_a_list_of_images_of_one_size_is_not_cut_along_their_channels():
     class Images(Short):
         def training_step(self, batch, batch_idx):

@@ -46,6 +46,8 @@ class MicroBatches(Step):
             yield f"strategy={strategy.name!r}: its gradients cannot be reduced when all are there"
         if settings.sync_batchnorm and strategy.world_size > 1:
             yield "sync_batchnorm=True: the ranks talk within a forward"
+        if settings.accumulate_grad_batches not in (1, "auto"):
+            yield f"accumulate_grad_batches={settings.accumulate_grad_batches!r}: each batch has a step of its own"
         if settings.steps_per_execution > 1:
             yield "steps_per_execution: several steps are one piece of work"
 
