@@ -23,6 +23,7 @@ from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError, warn
 from lt_core.launcher import Launcher, RunResult
 from lt_core.ranks import Ranks
+from lt_core.seed import capture_generators, restore_generators
 
 __all__ = ["MonarchEnvironment", "MonarchLauncher"]
 
@@ -66,7 +67,7 @@ class MonarchLauncher(Launcher):
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         if strategy.world_size == 1 or strategy.environment.processes_exist:
             return fn(*args)
-        payload = cloudpickle.dumps((fn, args, strategy))
+        payload = cloudpickle.dumps((fn, args, strategy, capture_generators()))
         hosts = self._nodes(strategy.num_nodes)
         local = strategy.world_size // len(hosts)
         _survive_losses()
@@ -129,7 +130,8 @@ class _Rank(Actor):  # type: ignore[misc]
         if "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(max(1, (os.cpu_count() or 1) // environment.local_world_size))
         try:
-            fn, args, strategy = cloudpickle.loads(payload)
+            fn, args, strategy, generators = cloudpickle.loads(payload)
+            restore_generators(generators)
             strategy.join(environment)
             result = fn(*args)
             return cloudpickle.dumps(result) if environment.rank == 0 else b"", None, "", _has_left()

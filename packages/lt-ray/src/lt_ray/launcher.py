@@ -21,6 +21,7 @@ from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError, warn
 from lt_core.launcher import Launcher, RunResult
 from lt_core.ranks import Ranks
+from lt_core.seed import capture_generators, restore_generators
 
 __all__ = ["RayEnvironment", "RayLauncher"]
 
@@ -59,7 +60,7 @@ class RayLauncher(Launcher):
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         if strategy.world_size == 1 or strategy.environment.processes_exist:
             return fn(*args)
-        payload = cloudpickle.dumps((fn, args, strategy))
+        payload = cloudpickle.dumps((fn, args, strategy, capture_generators()))
         with _cluster(self.cpus * strategy.world_size):
             sent = ray.put(payload)
             for restart in range(self.retries):
@@ -122,7 +123,8 @@ class _Rank:
         """Run the function as the rank that ``environment`` says; return the pickled result."""
         if gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # the node's, so that device numbers are local ranks
-        fn, args, strategy = cloudpickle.loads(payload)
+        fn, args, strategy, generators = cloudpickle.loads(payload)
+        restore_generators(generators)
         strategy.join(environment)
         result = fn(*args)
         return bytes(cloudpickle.dumps(result if environment.rank == 0 else None))
