@@ -9,6 +9,7 @@ import time
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -246,13 +247,21 @@ def test_a_wrong_format_fails_where_it_is_wrong(kind, test, caught_by):
     assert caught_by(type("Wrong", (PackedKit,), {"__test__": False, "kind": kind}), test)
 
 
-SERVER, LINKS = {}, {}
+class Server(dict):
+    """What is stored, each with its time."""
+
+    room = 2**40
+
+    def upload(self, key, data):
+        self[key] = time.time_ns(), data[: self.room]
+        if len(data) > self.room:
+            raise ConnectionError("the store is full")
 
 
 class Store(Packed):
     """Checkpoints by key in a server, which is a dict here; what is wrong derives from it."""
 
-    server, links = SERVER, LINKS
+    server, links, parts = Server(), {}, Server()
 
     def key(self, path):
         return str(path)
@@ -261,8 +270,13 @@ class Store(Packed):
         return self.links.get(self.key(path), self.key(path))
 
     def put(self, path, data):
-        self.links.pop(self.key(path), None)
-        self.server[self.key(path)] = time.time_ns(), data
+        key = self.key(path)
+        self.upload(key, data)
+        self.links.pop(key, None)
+        self.server[key] = self.parts.pop(key)
+
+    def upload(self, key, data):
+        self.parts.upload(key, data)
 
     def load_checkpoint(self, path, map_location=None, *, trusted=False, mmap=False, verify=True):
         try:
@@ -301,6 +315,9 @@ class StoreKit(PackedKit):
     def tamper(self, path, change):
         moment, data = Store.server[str(path)]
         Store.server[str(path)] = moment, change(data)
+
+    def make_trouble(self):
+        return mock.patch.object(Server, "room", 20_000)
 
 
 class TestStore(StoreKit):
@@ -409,7 +426,58 @@ class EachItsOwn(Store):
     """Has its server in the object."""
 
     def __init__(self):
-        self.server, self.links = {}, {}
+        self.server, self.links = Server(), {}
+
+
+class TakesAnythingForPut(Store):
+    """Believes that a store never refuses."""
+
+    def upload(self, key, data):
+        with suppress(ConnectionError):
+            super().upload(key, data)
+
+
+class GoesOnWithoutThePut(Store):
+    """Logs that the store refuses."""
+
+    def put(self, path, data):
+        with suppress(ConnectionError):
+            super().put(path, data)
+
+
+class PutsInPlace(Store):
+    def put(self, path, data):
+        self.links.pop(self.key(path), None)
+        self.server.upload(self.key(path), data)
+
+
+class DeletesThenPuts(Store):
+    def put(self, path, data):
+        self.server.pop(self.key(path), None)
+        super().put(path, data)
+
+
+class ListsParts(Store):
+    """Counts what is not complete among the folder's checkpoints."""
+
+    def times(self, folder):
+        return super().times(folder) | {
+            key: moment for key, (moment, _) in self.parts.items() if self.lies_in(key, self.key(folder))
+        }
+
+
+class PutsInTheBackground(LosesBackgroundErrors, Store):
+    """Keeps to itself what the store says."""
+
+
+class ErrorsOfItsClient(Store):
+    """Lets out errors of a kind that no Trainer takes for a failed save."""
+
+    def put(self, path, data):
+        try:
+            super().put(path, data)
+        except ConnectionError as error:
+            raise RuntimeError("HTTP 507") from error
 
 
 STORES = [
@@ -417,6 +485,13 @@ STORES = [
     (StoreComparesNothing, "test_a_flipped_byte_is_an_error_or_changes_nothing"),
     (StoreIsOnTheCPU, "test_tensors_go_where_map_location_says"),
     (StoreRemovesFirst, "test_a_write_that_fails_half_way_leaves_the_old_one"),
+    (TakesAnythingForPut, "test_a_write_that_fails_half_way_leaves_the_old_one"),
+    (GoesOnWithoutThePut, "test_a_write_that_fails_half_way_leaves_the_old_one"),
+    (PutsInPlace, "test_a_write_that_fails_half_way_leaves_the_old_one"),
+    (DeletesThenPuts, "test_a_write_that_fails_half_way_leaves_the_old_one"),
+    (ListsParts, "test_a_write_that_fails_half_way_leaves_the_old_one"),
+    (PutsInTheBackground, "test_a_write_that_fails_half_way_leaves_the_old_one"),
+    (ErrorsOfItsClient, "test_a_write_that_fails_half_way_leaves_the_old_one"),
     (GivesOutItsOwn, "test_what_was_loaded_can_be_changed"),
     (ThinksInNames, "test_a_folder_s_checkpoints_are_found_with_their_times"),
     (TimesOfNames, "test_a_folder_s_checkpoints_are_found_with_their_times"),

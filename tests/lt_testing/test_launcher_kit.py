@@ -4,16 +4,19 @@ import copy
 import multiprocessing
 import os
 import pickle
+import random
 import signal
 import threading
 from dataclasses import replace
 from multiprocessing.connection import wait
 
 import pytest
+import torch
 
 from lt_core import Environment, Launcher
 from lt_core.errors import RankError
 from lt_core.launcher import RunResult
+from lt_core.seed import capture_generators, reset_seed, restore_generators
 from lt_testing import LauncherKit
 from lt_testing.launched import DeliberateError
 
@@ -37,7 +40,7 @@ class Forks(Launcher):
         try:
             for rank in range(strategy.world_size):
                 here, there = context.Pipe(duplex=False)
-                work = (rank, there, fn, self.cross(args, strategy), strategy)
+                work = (rank, there, fn, self.cross(args, strategy), strategy, capture_generators())
                 processes.append(context.Process(target=self.be, args=work, daemon=True))
                 processes[rank].start()
                 there.close()
@@ -49,8 +52,9 @@ class Forks(Launcher):
     def cross(self, args, strategy):
         return args
 
-    def be(self, rank, end, fn, args, strategy):
+    def be(self, rank, end, fn, args, strategy, generators):
         self.die_with_the_parent()
+        self.seed(rank, generators)
         place = Environment(rank=rank, local_rank=rank, world_size=strategy.world_size, processes_exist=True)
         strategy.join(self.place(replace(place, local_world_size=strategy.world_size)))
         try:
@@ -65,6 +69,9 @@ class Forks(Launcher):
     def die_with_the_parent(self):
         parent = multiprocessing.parent_process()
         threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+    def seed(self, rank, generators):
+        restore_generators(generators)
 
     def place(self, place):
         return place
@@ -171,6 +178,38 @@ class LeavesItsHandler(Forks):
         pass
 
 
+class SeedsNothing(Forks):
+    """Trusts a fork to take the generators along."""
+
+    def seed(self, rank, generators):
+        pass
+
+
+class SeedsItsRanks(Forks):
+    def seed(self, rank, generators):
+        super().seed(rank, generators)
+        torch.manual_seed(rank)
+
+
+class SeedsFromTheVariable(Forks):
+    """Has ranks begin where the script was seeded, and not where it is."""
+
+    def seed(self, rank, generators):
+        reset_seed()
+
+
+class DrawsAPort(Forks):
+    def cross(self, args, strategy):
+        random.randint(20000, 30000)
+        return args
+
+
+class DrawsAtADeath(Forks):
+    def death(self, rank, process):
+        torch.rand(1)
+        return super().death(rank, process)
+
+
 class LeavesAVariable(Forks):
     """Chooses a port when it is made."""
 
@@ -215,6 +254,11 @@ CAUGHT_BY = [
     (TakesTheUsersAway, "returns", "test_a_launch_leaves_this_process_s_variables_as_they_were", "MASTER_ADDR"),
     (SetsTheStartMethod, "returns", "test_a_launch_draws_no_random_number_and_stays_in_its_folder", "start method"),
     (LeavesItsHandler, "returns", "test_a_launch_draws_no_random_number_and_stays_in_its_folder", "signals"),
+    (SeedsNothing, "returns", "test_each_rank_begins_with_the_random_generators_of_the_script", "capture_generators"),
+    (SeedsItsRanks, "returns", "test_each_rank_begins_with_the_random_generators_of_the_script", "capture_generators"),
+    (SeedsFromTheVariable, "returns", "test_each_rank_begins_with_the_random_generators_of_the_script", "capture"),
+    (DrawsAPort, "returns", "test_a_launch_draws_no_random_number_and_stays_in_its_folder", "random numbers"),
+    (DrawsAtADeath, "is killed", "test_a_launch_draws_no_random_number_and_stays_in_its_folder", "random numbers"),
     (HangsAtADeath, "is killed", "test_a_rank_that_is_killed_is_an_error_that_names_it_and_the_signal", "hangs"),
     (JoinsBeforeItReads, "returns", "test_a_large_result_arrives_on_the_cpu", "hangs"),
     (AllRank0, "returns", "test_each_rank_runs_once_in_a_process_of_its_own", r"\[0, 0\]"),

@@ -127,6 +127,165 @@ class TwoLines(Step):
         return "one\ntwo"
 
 
+@dataclass(frozen=True)
+class TwoForwards(Step):
+    """Trains on the mean of two forwards, from the handle's blocks; what is wrong derives from it."""
+
+    repeats_forward: ClassVar[bool] = True
+
+    def begin(self, handle):
+        return RunningTwo(handle, self)
+
+    def backward(self, handle, loss):
+        handle.backward(loss)
+
+    def close(self, handle, index):
+        handle.close()
+
+
+class RunningTwo(RunningStep):
+    def __init__(self, handle, step):
+        super().__init__(handle)
+        self.wrong = step
+
+    def run_batch(self, batch, index):
+        self.handle.open(index)
+        losses = [self.handle.call(batch, index)]
+        with self.handle.muted():
+            losses.append(self.handle.call(batch, index))
+        self.wrong.backward(self.handle, sum(losses) / 2)
+        self.wrong.close(self.handle, index)
+        return losses[-1]
+
+
+class TestTwoForwards(StepKit):
+    @pytest.fixture
+    def step(self):
+        return TwoForwards()
+
+
+@dataclass(frozen=True)
+class SumsTheWindow(TwoForwards):
+    """Calls backward by itself, and not for a share of the window."""
+
+    def backward(self, handle, loss):
+        handle.zero()
+        loss.backward()
+
+
+@dataclass(frozen=True)
+class ClearsEachBatch(TwoForwards):
+    def backward(self, handle, loss):
+        handle.module.zero_grad()
+        handle.backward(loss)
+
+
+@dataclass(frozen=True)
+class StepsEachBatch(TwoForwards):
+    """Knows no window."""
+
+    def close(self, handle, index):
+        handle.prepare(handle.optimizers[0])
+        handle.close(stepped=handle.take_step(handle.optimizers[0]))
+
+
+@dataclass(frozen=True)
+class LosesTheShortWindow(TwoForwards):
+    def close(self, handle, index):
+        size = handle.settings.accumulate_grad_batches
+        if (index + 1) % size == 0:
+            handle.prepare(handle.optimizers[0])
+            handle.close(stepped=handle.take_step(handle.optimizers[0]))
+        else:
+            handle.close(stepped=False)
+
+
+@dataclass(frozen=True)
+class WeighsTheShortWindowAsAWholeOne(TwoForwards):
+    def backward(self, handle, loss):
+        handle.zero()
+        handle.precision.scale_loss(loss / handle.settings.accumulate_grad_batches).backward()
+
+
+@dataclass(frozen=True)
+class ForgetsTheScale(TwoForwards):
+    """Takes the optimizer's step as it is."""
+
+    def close(self, handle, index):
+        handle.optimizers[0].step()
+        handle.close(stepped=True)
+
+
+@dataclass(frozen=True)
+class UnscalesTwice(TwoForwards):
+    """Looks at the gradients before they are prepared."""
+
+    def close(self, handle, index):
+        handle.precision.unscale(handle.optimizers[0])
+        handle.close()
+
+
+@dataclass(frozen=True)
+class Unclipped(TwoForwards):
+    def close(self, handle, index):
+        handle.precision.unscale(handle.optimizers[0])
+        handle.close(stepped=handle.take_step(handle.optimizers[0]))
+
+
+@dataclass(frozen=True)
+class StepsTwice(TwoForwards):
+    def close(self, handle, index):
+        handle.close()
+        handle.optimizers[0].step()
+
+
+@dataclass(frozen=True)
+class CountsNoStep(TwoForwards):
+    def close(self, handle, index):
+        handle.prepare(handle.optimizers[0])
+        handle.take_step(handle.optimizers[0])
+        handle.close(stepped=False)
+
+
+@dataclass(frozen=True)
+class LogsEachForward(TwoForwards):
+    def begin(self, handle):
+        return Loud(handle, self)
+
+
+class Loud(RunningTwo):
+    def run_batch(self, batch, index):
+        rows = [{"train_loss": self.handle.call(batch, index).item()}]
+        for logger in self.handle.module.trainer.loggers:
+            logger.log_metrics(rows[0], self.handle.module.global_step)
+        return super().run_batch(batch, index)
+
+
+WINDOW = "test_a_window_of_a_batch_and_the_same_again_trains_as_that_batch"
+ASKED = "test_a_scaled_loss_and_a_clipped_gradient_are_taken_as_asked"
+COUNTED = "test_it_trains_and_takes_no_more_steps_than_it_declares"
+MISTAKES = [
+    (SumsTheWindow, WINDOW),
+    (ClearsEachBatch, WINDOW),
+    (StepsEachBatch, WINDOW),
+    (LosesTheShortWindow, WINDOW),
+    (WeighsTheShortWindowAsAWholeOne, WINDOW),
+    (SumsTheWindow, ASKED),
+    (ForgetsTheScale, ASKED),
+    (UnscalesTwice, ASKED),
+    (Unclipped, ASKED),
+    (StepsTwice, COUNTED),
+    (CountsNoStep, COUNTED),
+    (LogsEachForward, "test_logged_values_of_a_step_appear_once"),
+]
+
+
+@pytest.mark.parametrize(("kind", "test"), MISTAKES)
+def test_a_mistake_in_a_step_is_caught(kind, test, tmp_path):
+    with pytest.raises(AssertionError):
+        getattr(StepKit(), test)(kind(), tmp_path)
+
+
 BREAKS = {
     "test_it_is_frozen_and_can_be_pickled": Open(),
     "test_it_trains_and_takes_no_more_steps_than_it_declares": Understating(),

@@ -57,6 +57,8 @@ class Launcher(Interface):
     so that the strategy inside ``args`` is the same object. Where nothing is to be started (one process, or
     ``strategy.environment.processes_exist``) it calls ``fn`` right here, and errors come out as they are.
 
+    Each rank begins with the random generators of this process (``lt_core.seed``), or a seeded script does not repeat.
+
     It may be used again, after a failure too, and leaves this process's variables, folder and random generators as they
     were. ``lt_testing.LauncherKit`` tests these promises.
 

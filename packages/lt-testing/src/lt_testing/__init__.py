@@ -11,8 +11,6 @@ A kit is a class of tests: subclass it, say how your part is made, and pytest ru
 A test of a kit can be overridden only to mark it ``xfail(reason=...)``, so that none is lost unseen.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 import pytest
@@ -28,11 +26,9 @@ _KITS = (
     "precision",
     "profiler",
     "step",
+    "strategy",
 )
-_CHECKS = ("bench", "placing", "stepping", "talking", "saving", "training")
-pytest.register_assert_rewrite(
-    *(f"lt_testing.{name}" for name in _KITS), *(f"lt_testing.strategy.{name}" for name in _CHECKS)
-)
+pytest.register_assert_rewrite(*(f"lt_testing.{name}" for name in _KITS))
 
 # ruff: noqa: E402  asserts are rewritten from here on
 from lt_testing.accelerator import AcceleratorKit

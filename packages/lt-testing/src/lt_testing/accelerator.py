@@ -9,8 +9,6 @@
 Tests that need a device are skipped where there is none; all others hold on any machine.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 
@@ -20,6 +18,7 @@ import torch
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.files.plain_data import is_plain
 from lt_testing.kit import Kit
 from lt_testing.training import copies
 
@@ -72,7 +71,11 @@ class AcceleratorKit(Kit):
         assert accelerator.torch_device(0).type == accelerator.device_type
 
     def test_two_devices_of_one_index_are_the_same(self) -> None:
-        assert self.make_accelerator().torch_device(0) == self.make_accelerator().torch_device(0)
+        """And those of two indices are not, where torch tells them apart."""
+        accelerator = self.make_accelerator()
+        assert accelerator.torch_device(0) == self.make_accelerator().torch_device(0)
+        if accelerator.device_type != "cpu" and (accelerator.count() or 0) > 1:
+            assert accelerator.torch_device(0) != accelerator.torch_device(1), "two ranks on one device"
 
     def test_it_can_be_copied_and_pickled(self) -> None:
         accelerator = self.make_accelerator()
@@ -93,16 +96,10 @@ class AcceleratorKit(Kit):
         assert "'auto'" in text
 
     def test_more_devices_than_there_are_is_an_error_that_counts_them(self) -> None:
-        count = self.make_accelerator().count()
-        if count is None:
-            self.skip("has no limit")
-        assert str(count) in self._refused((count or 0) + 1, ConfigError)
+        assert str(self._limit()) in self._refused(self._limit() + 1, ConfigError)
 
     def test_an_index_that_is_not_there_is_an_error(self) -> None:
-        count = self.make_accelerator().count()
-        if count is None:
-            self.skip("has no limit")
-        assert str(count) in self._refused([count or 0], ConfigError)
+        assert str(self._limit()) in self._refused([self._limit()], ConfigError)
 
     # ---- with a device -----------------------------------------------------------------------------------------------
 
@@ -114,6 +111,7 @@ class AcceleratorKit(Kit):
     def test_auto_takes_its_own_number_and_minus_one_takes_all(self) -> None:
         accelerator = self._available()
         every = list(range(accelerator.count() or 1))
+        assert accelerator.parse_devices(every[::-1]) == every[::-1], "in the user's order"
         wanted = every if accelerator.auto_devices == -1 else list(range(accelerator.auto_devices))
         assert accelerator.parse_devices("auto") == wanted
         assert accelerator.parse_devices(-1) == accelerator.parse_devices("-1") == every
@@ -128,6 +126,11 @@ class AcceleratorKit(Kit):
         accelerator.open(device)
         accelerator.open(device)
         assert (torch.ones(3, device=device) * 2).sum().item() == 6.0
+        state, drawn = accelerator.generator_state(), torch.rand(3, device=device)
+        if state is not None:
+            assert is_plain(state)
+            accelerator.restore_generator(state)
+            assert torch.equal(torch.rand(3, device=device), drawn), "a resumed run would draw other numbers"
         accelerator.close()
         accelerator.close()
 
@@ -147,6 +150,12 @@ class AcceleratorKit(Kit):
         if not accelerator.available():
             self.skip(accelerator.unavailable_reason())
         return accelerator
+
+    def _limit(self) -> int:
+        count = self.make_accelerator().count()
+        if count is None:
+            self.skip("has no limit")
+        return count or 0
 
     def _refused(self, devices: Any, kind: type[Exception]) -> str:
         with pytest.raises(kind) as refused:

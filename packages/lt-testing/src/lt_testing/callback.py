@@ -10,8 +10,6 @@ The tests that train take the Trainer that is installed (lt-loops), and are skip
 logs ``train_loss`` and ``val_loss``.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import threading
@@ -26,7 +24,17 @@ from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.plugins import ROLES
 from lt_testing.kit import Kit
-from lt_testing.training import QUIET, KitModule, assert_same, copies, fitted, installed_trainer, kit_data, same, seeded
+from lt_testing.training import (
+    KitModule,
+    assert_same,
+    copies,
+    fitted,
+    kit_data,
+    quiet_trainer,
+    same,
+    seeded,
+    surroundings,
+)
 
 __all__ = ["CallbackKit", "KitModule"]
 
@@ -112,11 +120,14 @@ class CallbackKit(Kit):
         if not self.observes:
             self.skip("observes is False")
         alone = fitted(self._trainer(tmp_path / "alone", callbacks=[]), val_dataloaders=kit_data())
+        before = surroundings()
         watched = fitted(self._trainer(tmp_path / "watched"), val_dataloaders=kit_data())
         assert same(alone.state_dict(), watched.state_dict()), (
             "weights differ: it draws random numbers, or changes them"
         )
         assert not any(each._forward_hooks or each._forward_pre_hooks for each in watched.modules()), "hooks stay"
+        assert all(p.requires_grad for p in watched.parameters()), "parameters stay frozen"
+        assert surroundings() == before
 
     def test_one_object_serves_two_fits(self, tmp_path: Path) -> None:
         callback = self.make_callback(tmp_path)
@@ -160,8 +171,8 @@ class CallbackKit(Kit):
         return trainer
 
     def _trainer(self, folder: Path, **arguments: Any) -> Any:
-        wanted = {"max_epochs": 2, "default_root_dir": str(folder), **self.arguments, **arguments}
+        wanted = {"max_epochs": 2, **self.arguments, **arguments}
         if "callbacks" not in wanted:
             wanted["callbacks"] = [self.make_callback(folder)]
-        own = {ROLES.get(callback.role) for callback in wanted["callbacks"]}
-        return installed_trainer(self)(**{name: value for name, value in QUIET.items() if name not in own} | wanted)
+        own = [ROLES[callback.role] for callback in wanted["callbacks"] if callback.role in ROLES]
+        return quiet_trainer(self, folder, **{**dict.fromkeys(own), **wanted})

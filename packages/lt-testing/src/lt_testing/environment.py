@@ -11,22 +11,20 @@
 The tests set these variables, and no others, for each rank of small jobs, and compare the results of ``detect``.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
-import random
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
+from unittest import mock
 
 import pytest
-import torch
 import torch.distributed as dist
 
 from lt_core import plugins
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 from lt_testing.kit import Kit
+from lt_testing.training import surroundings
 
 __all__ = ["EnvironmentKit"]
 
@@ -61,14 +59,11 @@ class EnvironmentKit(Kit):
         raise NotImplementedError(f"{type(self).__name__} must define make_variables()")
 
     @pytest.fixture(autouse=True)
-    def variables(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def variables(self) -> Iterator[None]:
         """Begin each test without any scheduler's variables; afterwards all are back."""
-        with monkeypatch.context() as patch:
-            for name in set(os.environ) - set(_KEPT):
-                patch.delenv(name)
+        with mock.patch.dict(os.environ):
+            _set({})
             yield
-            for name in set(os.environ) - set(_KEPT):
-                os.environ.pop(name)
 
     # ---- whether it is in force --------------------------------------------------------------------------------------
 
@@ -95,22 +90,15 @@ class EnvironmentKit(Kit):
     # ---- which process this is ---------------------------------------------------------------------------------------
 
     def test_each_rank_knows_its_numbers(self) -> None:
-        for place in self._all_places():
-            found = self._found(place)
+        for place, found in self._all():
             assert _numbers(found) == _numbers(place), "rank, local rank, node, world size, local world size, nodes"
             assert all(type(number) is int for number in _numbers(found))
 
-    def test_it_is_of_its_own_class(self) -> None:
-        for place in self._all_places():
-            assert type(self._found(place)) is self.environment
-
     def test_nothing_is_to_be_launched_where_the_scheduler_has_started_all(self) -> None:
-        for place in self._all_places():
-            assert self._found(place).processes_exist is True
-
-    def test_it_has_not_been_restarted_unless_the_scheduler_says_so(self) -> None:
-        for place in self._all_places():
-            assert self._found(place).restart_count == 0
+        """And nothing has been restarted."""
+        for _, found in self._all():
+            assert type(found) is self.environment
+            assert (found.processes_exist, found.restart_count) == (True, 0)
 
     # ---- where the processes meet ------------------------------------------------------------------------------------
 
@@ -121,8 +109,7 @@ class EnvironmentKit(Kit):
             assert len({(environment.main_address, environment.main_port) for environment in found}) == 1
 
     def test_the_place_where_they_meet_has_a_port(self) -> None:
-        for place in self._all_places():
-            found = self._found(place)
+        for _, found in self._all():
             assert isinstance(found.main_port, int)
             assert found.init_method or 0 < found.main_port < 65536, f"nobody can listen at {found.rendezvous}"
 
@@ -137,17 +124,15 @@ class EnvironmentKit(Kit):
     # ---- how it is asked ---------------------------------------------------------------------------------------------
 
     def test_asking_again_gives_the_same(self) -> None:
-        for place in self._all_places():
-            assert self._found(place) == self.environment.detect()
+        for _, found in self._all():
+            assert found == self.environment.detect()
 
     def test_asking_changes_nothing_in_the_process(self) -> None:
         for place in self._all_places():
-            self._set(place)
-            before = dict(os.environ), torch.get_rng_state(), random.getstate()
+            _set(self.make_variables(place))
+            before = surroundings()
             self.environment.detect()
-            assert dict(os.environ) == before[0]
-            assert torch.equal(torch.get_rng_state(), before[1])
-            assert random.getstate() == before[2]
+            assert surroundings() == before
             assert not (dist.is_available() and dist.is_initialized())
 
     def test_it_can_be_pickled_and_does_not_change(self) -> None:
@@ -178,13 +163,12 @@ class EnvironmentKit(Kit):
     def _all_places(self) -> list[Environment]:
         return [place for layout in self._jobs() for place in _places(layout)]
 
-    def _set(self, place: Environment) -> None:
-        for name in set(os.environ) - set(_KEPT):
-            del os.environ[name]
-        os.environ.update({name: str(value) for name, value in self.make_variables(place).items()})
+    def _all(self) -> Iterator[tuple[Environment, Environment]]:
+        """Yield each place with what is found there, with its variables set."""
+        return ((place, self._found(place)) for place in self._all_places())
 
     def _detect(self, place: Environment) -> Environment | None:
-        self._set(place)
+        _set(self.make_variables(place))
         return self.environment.detect()
 
     def _found(self, place: Environment) -> Environment:
@@ -194,11 +178,8 @@ class EnvironmentKit(Kit):
 
     def _damaged(self, place: Environment, name: str, value: str | None) -> None:
         """Assert that with a damaged variable it is not in force, or an error says so, or it was not needed."""
-        self._set(place)
-        if value is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = value
+        others = {key: other for key, other in self.make_variables(place).items() if key != name}
+        _set(others if value is None else others | {name: value})
         try:
             found = self.environment.detect()
         except Exception as error:
@@ -208,6 +189,12 @@ class EnvironmentKit(Kit):
             message = f"rank {place.rank} of {place.world_size} takes itself for {found}"
             clear = found is None or _who(found) == _who(place)
         assert clear, f"with {name}={value!r}: {message}"
+
+
+def _set(variables: Mapping[str, object]) -> None:
+    for name in set(os.environ) - set(_KEPT):
+        del os.environ[name]
+    os.environ.update({name: str(value) for name, value in variables.items()})
 
 
 def _who(environment: Environment) -> tuple[int, ...]:

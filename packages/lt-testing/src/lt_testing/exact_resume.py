@@ -1,19 +1,13 @@
 """A check for your own project: a run that is stopped anywhere and resumed ends as the one that was not stopped."""
 
-from __future__ import annotations
-
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from lt_core.batch import map_batch
 from lt_core.callback import Callback
 from lt_core.seed import preserve_generators
+from lt_testing.training import fingerprint
 
 __all__ = ["assert_resumes_exactly"]
 
@@ -68,7 +62,7 @@ class _Witness(Callback):
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        self.seen.append((trainer.current_epoch, batch_idx, _fingerprint(batch), _fingerprint(loss)))
+        self.seen.append((trainer.current_epoch, batch_idx, fingerprint(batch), fingerprint(loss)))
         if self.stop_after == len(self.seen):
             trainer.request_save(self.path, owner=self)
 
@@ -112,23 +106,7 @@ def _run(
         left[f"state of scheduler {number}"] = config.scheduler.state_dict()
     left["counters"] = (trainer.current_epoch, trainer.global_step)
     left |= {f"metric {name}": value for name, value in trainer.callback_metrics.items()}
-    return {name: _fingerprint(value) for name, value in left.items()}
-
-
-def _fingerprint(value: Any) -> str:
-    """Return a text that is the same for equal values, tensors compared bit for bit."""
-    digest = hashlib.sha256()
-
-    def add(tensor: Any) -> Any:
-        if isinstance(tensor, Tensor):
-            plain = tensor.detach().cpu().contiguous()
-            digest.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
-            digest.update(bytes(plain.reshape(-1).view(torch.uint8).tolist()))
-            return "tensor"
-        return tensor
-
-    digest.update(repr(map_batch(add, value)).encode())
-    return digest.hexdigest()
+    return {name: fingerprint(value) for name, value in left.items()}
 
 
 def _compare(

@@ -1,7 +1,5 @@
 """A Trainer without a run, for unit tests of callbacks, loggers and modules."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -31,6 +29,8 @@ from lt_core.trainer import TrainerAPI
 
 __all__ = ["FakeTrainer"]
 
+Counts = list[int | float]
+
 
 class FakeTrainer(Collectives):
     """A Trainer for unit tests of callbacks and modules: all of ``TrainerAPI`` as plain attributes, no loop.
@@ -42,23 +42,45 @@ class FakeTrainer(Collectives):
         attributes: values of any ``TrainerAPI`` attribute.
     """
 
+    should_stop = False
+    max_epochs: int | None = 1
+    min_epochs: int | None = None
+    max_steps = -1
+    min_steps: int | None = None
+    accumulate_grad_batches: int | Literal["auto"] | dict[int, int] = 1
+    gradient_clip_val: float | None = None
+    gradient_clip_algorithm: str | None = None
+    limit_train_batches: int | float | None = None
+    limit_val_batches: int | float | None = None
+    val_check_interval: Any = 1.0
+    check_val_every_n_epoch: int | None = 1
+    log_every_n_steps: Any = 50
+    datamodule: DataSource | None = None
+    global_rank = local_rank = node_rank = 0
+    world_size = num_devices = num_nodes = 1
+    is_global_zero = True
+    fast_dev_run: bool | int = False
+    named_checkpoint: str | None = None
+    resumes_automatically = False
+    default_root_dir = "."
+    stage: str | None = "fit"
+    training, validating, testing, predicting = True, False, False, False
+    sanity_checking = interrupted = False
+    stop_reason = ""
+    current_epoch = global_step = batch_idx = total_batches = 0
+    global_samples = global_tokens = 0
+    num_training_batches: int | float = math.inf
+    estimated_stepping_batches: int | float = math.inf
+    train_dataloader: Any = None
+    val_dataloaders: Any = None
+    test_dataloaders: Any = None
+    predict_dataloaders: Any = None
+    reloads = 0
+    indices: Sequence[int] | None = None
+
     def __init__(self, **attributes: Any) -> None:
         """Fill in harmless defaults, then ``attributes``."""
-        self.should_stop = False
-        self.max_epochs: int | None = 1
-        self.min_epochs: int | None = None
-        self.max_steps = -1
-        self.min_steps: int | None = None
-        self.accumulate_grad_batches: int | Literal["auto"] | dict[int, int] = 1
-        self.gradient_clip_val: float | None = None
-        self.gradient_clip_algorithm: str | None = None
-        self.limit_train_batches: int | float | None = None
-        self.limit_val_batches: int | float | None = None
-        self.val_check_interval: Any = 1.0
-        self.check_val_every_n_epoch: int | None = 1
-        self.log_every_n_steps: Any = 50
         self.lightning_module: LightningModule = LightningModule()
-        self.datamodule: DataSource | None = None
         self.callbacks: list[Callback] = []
         self.loggers: list[Logger] = []
         self.strategy: Strategy = Strategy()
@@ -69,34 +91,13 @@ class FakeTrainer(Collectives):
         self.recorder: Recorder = Recorder()
         self.optimizers: list[Optimizer] = []
         self.lr_scheduler_configs: list[Any] = []
-        self.global_rank = self.local_rank = self.node_rank = 0
-        self.world_size = self.num_devices = self.num_nodes = 1
-        self.is_global_zero = True
-        self.fast_dev_run: bool | int = False
-        self.named_checkpoint: str | None = None
-        self.resumes_automatically = False
-        self.default_root_dir = "."
-        self.stage: str | None = "fit"
-        self.training, self.validating, self.testing, self.predicting = True, False, False, False
-        self.sanity_checking = self.interrupted = False
-        self.stop_reason = ""
-        self.current_epoch = self.global_step = self.batch_idx = self.total_batches = 0
-        self.global_samples = self.global_tokens = 0
-        self.num_training_batches: int | float = math.inf
-        self.num_val_batches: list[int | float] = []
-        self.num_sanity_val_batches: list[int | float] = []
-        self.num_test_batches: list[int | float] = []
-        self.num_predict_batches: list[int | float] = []
-        self.estimated_stepping_batches: int | float = math.inf
-        self.train_dataloader: Any = None
-        self.val_dataloaders: Any = None
-        self.test_dataloaders: Any = None
-        self.predict_dataloaders: Any = None
+        self.num_val_batches: Counts = []
+        self.num_sanity_val_batches: Counts = []
+        self.num_test_batches: Counts = []
+        self.num_predict_batches: Counts = []
         self.callback_metrics: dict[str, Tensor] = {}
         self.logged_metrics: dict[str, Tensor] = {}
         self.progress_bar_metrics: dict[str, float] = {}
-        self.reloads = 0
-        self.indices: Sequence[int] | None = None
         self.saved: list[str] = []
         self.removed: list[str] = []
         self.printed: list[str] = []

@@ -9,8 +9,6 @@
 The oracle is the plain loop over the loader, with the same random numbers. All data is made here, without workers.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from lt_core.data import Feed
 from lt_core.files.plain_data import is_plain
+from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Shard
 from lt_testing.kit import Kit
 from lt_testing.training import assert_same, same
@@ -32,8 +31,6 @@ __all__ = ["FeedKit"]
 SAMPLES = 11
 NUMBERS: Any = range(SAMPLES)
 """Samples that are their numbers."""
-
-Generators = tuple[Any, Tensor]
 
 
 class Noisy(Dataset[Tensor]):
@@ -99,53 +96,53 @@ class FeedKit(Kit):
     def test_the_batches_are_those_of_the_plain_loop(self) -> None:
         for stage in ("fit", "validate", "test", "predict"):
             _seed(1)
-            plain, after = list(_shuffled()), _generators()
+            plain, after = list(_shuffled()), capture_generators()
             _seed(1)
             feed = self.make_feed(_shuffled(), stage=stage)
             feed.set_epoch(0)
             assert_same(list(feed), plain, "batches")
-            assert same(_generators(), after), f"{stage}: it drew other random numbers than the plain loop"
+            assert same(capture_generators(), after), f"{stage}: it drew other random numbers than the plain loop"
 
     def test_each_epoch_is_read_anew(self) -> None:
         _seed(1)
         loader = _shuffled()
         plain = [list(loader) for _ in range(3)]
         _seed(1)
-        feed = self.make_feed(_shuffled(), stage="fit")
+        feed = self._feed()
         for epoch, batches in enumerate(plain):
             feed.set_epoch(epoch)
             assert_same(list(feed), batches, "batches")
 
     def test_any_iterable_is_read(self) -> None:
         batches = [torch.tensor([1]), {"a": 2}, "three"]
-        feed = self.make_feed(batches, stage="fit")
+        feed = self._feed(batches)
         for _ in range(2):
             assert all(mine is theirs for mine, theirs in zip(feed, batches, strict=True))
 
     def test_the_loader_s_iterator_is_made_at_once(self) -> None:
         loader = Endless()
-        iterator = iter(self.make_feed(loader, stage="fit"))
+        iterator = iter(self._feed(loader))
         assert loader.begun == 1, "making it may draw random numbers: it must not wait for the first next()"
         assert int(next(iterator)) == 0
 
     def test_no_batch_is_read_before_it_is_asked_for(self) -> None:
         loader = Endless()
-        feed = self.make_feed(loader, stage="fit")
+        feed = self._feed(loader)
         for number, _ in enumerate(feed, start=1):
             assert loader.read == number
 
     def test_it_has_as_many_batches_as_the_loader_says(self) -> None:
-        assert self.make_feed(_shuffled(), stage="fit").num_batches == len(_shuffled())
+        assert self._feed().num_batches == len(_shuffled())
         assert self.make_feed([1, 2, 3], stage="test").num_batches == 3
-        assert self.make_feed(Endless(), stage="fit").num_batches is None
+        assert self._feed(Endless()).num_batches is None
 
     def test_batches_done_are_counted(self) -> None:
-        feed = self.make_feed(_shuffled(), stage="fit")
+        feed = self._feed()
         for _ in range(2):
             assert [feed.batches_done for _ in feed] == list(range(1, len(_shuffled()) + 1))
 
     def test_an_epoch_that_was_left_begins_anew(self) -> None:
-        feed = self.make_feed([10, 11, 12], stage="fit")
+        feed = self._feed([10, 11, 12])
         for batch in feed:
             if batch == 11:
                 break
@@ -167,13 +164,13 @@ class FeedKit(Kit):
 
     def test_the_sampler_is_told_the_epoch_once(self) -> None:
         sampler = Told()
-        feed = self.make_feed(DataLoader(NUMBERS, batch_size=2, sampler=sampler), stage="fit")
+        feed = self._feed(DataLoader(NUMBERS, batch_size=2, sampler=sampler))
         for epoch in (0, 1, 5):
             feed.set_epoch(epoch)
         assert sampler.epochs == [0, 1, 5]
 
     def test_the_user_s_error_comes_out_after_the_batches_before_it(self) -> None:
-        feed = self.make_feed(DataLoader(Noisy(fails_at=4), batch_size=2), stage="fit")
+        feed = self._feed(DataLoader(Noisy(fails_at=4), batch_size=2))
         batches = iter(feed)
         assert len([next(batches), next(batches)]) == 2
         with pytest.raises(ArithmeticError, match="sample 4 fails, on purpose"):
@@ -181,7 +178,7 @@ class FeedKit(Kit):
         assert feed.state_dict()["batches"] == 2, "the place is asked for, for a checkpoint that the error leads to"
 
     def test_it_can_be_closed_at_any_time_and_twice(self) -> None:
-        feed = self.make_feed(_shuffled(), stage="fit")
+        feed = self._feed()
         feed.close()
         next(iter(feed))
         feed.close()
@@ -196,7 +193,7 @@ class FeedKit(Kit):
                 assert feed.indices is None or list(feed.indices) == batch.tolist()
 
     def test_samples_are_counted_or_unknown(self) -> None:
-        feed = self.make_feed(DataLoader(NUMBERS, batch_size=4), stage="fit")
+        feed = self._feed(DataLoader(NUMBERS, batch_size=4))
         assert [feed.samples for _ in feed] in ([4, 8, 11], [None] * 3)
         assert feed.samples in (11, None)
 
@@ -205,7 +202,7 @@ class FeedKit(Kit):
         assert feed.in_order([[10, 20, 30]]) == [10, 20, 30]
 
     def test_long_waits_have_a_hint_and_short_ones_have_none(self) -> None:
-        feed = self.make_feed([1, 2, 3], stage="fit")
+        feed = self._feed([1, 2, 3])
         feed.timed = True
         assert list(feed) == [1, 2, 3]
         assert feed.wait_hint() is None
@@ -218,7 +215,7 @@ class FeedKit(Kit):
     # ---- resuming ----------------------------------------------------------------------------------------------------
 
     def test_its_state_is_plain_data_anywhere(self) -> None:
-        feed = self.make_feed(_shuffled(), stage="fit")
+        feed = self._feed()
         assert is_plain(feed.state_dict())
         for _ in feed:
             assert is_plain(feed.state_dict())
@@ -229,7 +226,7 @@ class FeedKit(Kit):
         _seed(1)
         plain = list(_shuffled())
         _seed(1)
-        feed, batches = self.make_feed(_shuffled(), stage="fit"), []
+        feed, batches = self._feed(), []
         for batch in feed:
             feed.state_dict(), feed.state_before()
             batches.append(batch)
@@ -239,24 +236,24 @@ class FeedKit(Kit):
         whole, places, end = self._whole_run()
         for epoch, done, state, generators in places:
             _seed(99)  # another process
-            feed = self.make_feed(_shuffled(), stage="fit")
-            _set_generators(generators)
+            feed = self._feed()
+            restore_generators(generators)
             feed.load_state_dict(copy.deepcopy(state))
             assert feed.batches_done == done
             rest = self._epochs(feed, epoch)
             wanted = whole[epoch][done:] + [batch for batches in whole[epoch + 1 :] for batch in batches]
             assert_same(rest, wanted, "batches")
-            assert same(_generators(), end), f"after {done} batches of epoch {epoch}: later draws differ"
+            assert same(capture_generators(), end), f"after {done} batches of epoch {epoch}: later draws differ"
 
     def test_the_place_before_a_batch_leads_to_that_batch_again(self) -> None:
         _seed(1)
         loader = DataLoader(NUMBERS, batch_size=2, shuffle=True)
-        feed, batches, states = self.make_feed(loader, stage="fit"), [], []
+        feed, batches, states = self._feed(loader), [], []
         for batch in feed:
             batches.append(batch)
             states.append(feed.state_before())
         for number, state in enumerate(states):
-            resumed = self.make_feed(DataLoader(NUMBERS, batch_size=2, shuffle=True), stage="fit")
+            resumed = self._feed(DataLoader(NUMBERS, batch_size=2, shuffle=True))
             resumed.load_state_dict(state)
             rest = list(resumed)
             wanted = batches[number:]
@@ -265,12 +262,12 @@ class FeedKit(Kit):
             assert_same(rest, wanted, "batches")
 
     def test_a_state_of_another_epoch_does_not_cut_this_one(self) -> None:
-        feed = self.make_feed([1, 2, 3], stage="fit")
+        feed = self._feed([1, 2, 3])
         feed.set_epoch(0)
         iterator = iter(feed)
         next(iterator)
         state = feed.state_dict()
-        other = self.make_feed([1, 2, 3], stage="fit")
+        other = self._feed([1, 2, 3])
         other.load_state_dict(state)
         other.set_epoch(1)
         assert list(other) == [1, 2, 3]
@@ -301,6 +298,9 @@ class FeedKit(Kit):
 
     # ------------------------------------------------------------------------------------------------------------------
 
+    def _feed(self, loader: Any = None) -> Feed:
+        return self.make_feed(_shuffled() if loader is None else loader, stage="fit")
+
     def _on_ranks(self, count: int, stage: str) -> list[list[tuple[float, Tensor]]]:
         """Return each rank's batches of an epoch, with their weights."""
         read = []
@@ -315,10 +315,10 @@ class FeedKit(Kit):
             read.append(batches)
         return read
 
-    def _whole_run(self) -> tuple[list[list[Any]], list[tuple[int, int, Any, Generators]], Generators]:
+    def _whole_run(self) -> tuple[list[list[Any]], list[tuple[int, int, Any, Any]], Any]:
         """Return a run's batches by epoch, all places in it, and the generators at its end."""
         _seed(1)
-        feed = self.make_feed(_shuffled(), stage="fit")
+        feed = self._feed()
         whole: list[list[Any]] = []
         places = []
         for epoch in range(2):
@@ -327,8 +327,8 @@ class FeedKit(Kit):
             for done, batch in enumerate(feed, start=1):
                 whole[-1].append(batch)
                 if done < len(_shuffled()):  # after the last one, the epoch's end is the place
-                    places.append((epoch, done, copy.deepcopy(feed.state_dict()), _generators()))
-        return whole, places, _generators()
+                    places.append((epoch, done, copy.deepcopy(feed.state_dict()), capture_generators()))
+        return whole, places, capture_generators()
 
     def _epochs(self, feed: Feed, first: int) -> list[Any]:
         batches = []
@@ -349,12 +349,3 @@ def _in_order() -> DataLoader[int]:
 def _seed(number: int) -> None:
     torch.manual_seed(number)
     random.seed(number)
-
-
-def _generators() -> Generators:
-    return random.getstate(), torch.get_rng_state()
-
-
-def _set_generators(state: Generators) -> None:
-    random.setstate(state[0])
-    torch.set_rng_state(state[1])

@@ -1,7 +1,5 @@
 """Base of the test kits: a test of a kit cannot be lost by a subclass that happens to have one of its name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

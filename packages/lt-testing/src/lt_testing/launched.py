@@ -4,10 +4,7 @@ Run by ``python -c "from lt_testing.launched import main; main()" ORDER``, so th
 once more finds one. Everything that is to be known of a scenario is left as JSON in the order's folder.
 """
 
-from __future__ import annotations
-
 import json
-import multiprocessing
 import os
 import pickle
 import random
@@ -24,7 +21,9 @@ from lt_core import plugins
 from lt_core.environment import Environment
 from lt_core.errors import RankError
 from lt_core.launcher import Launcher, RunResult
+from lt_core.seed import seed_everything
 from lt_core.strategy import Placement, Strategy
+from lt_testing.training import surroundings
 
 __all__ = ["ENDINGS", "DeliberateError", "Ranks", "StubbornError", "left_of", "main", "placed", "read_facts"]
 
@@ -72,8 +71,8 @@ class Ranks(Strategy):
 def placed(launcher: Launcher, world_size: int, environment: Environment | None = None) -> Ranks:
     """Return a strategy that is placed on so many devices."""
     strategy = Ranks()
-    where = environment or Environment()
-    strategy.place(Placement(devices=tuple(range(world_size)), launcher=launcher, environment=where))
+    devices = tuple(range(world_size))
+    strategy.place(Placement(devices=devices, launcher=launcher, environment=environment or Environment()))
     return strategy
 
 
@@ -93,9 +92,7 @@ def work(scenario: str, folder: Path, shared: list[Strategy], strategy: Strategy
         raise DeliberateError(f"rank {rank} raises on purpose")
     if rank == last:
         _fail(scenario, rank)
-    end = time.monotonic() + 2 * patience  # by then the kit has ended this process
-    while time.monotonic() < end:
-        time.sleep(0.02)
+    time.sleep(2 * patience)  # by then the kit has ended this process
     return RunResult()
 
 
@@ -120,6 +117,7 @@ def _facts(shared: bool, strategy: Strategy) -> dict[str, Any]:
         "local_world_size": environment.local_world_size,
         "processes_exist": environment.processes_exist,
         "shared": shared,
+        "draws": surroundings()["random numbers"],
     }
 
 
@@ -129,6 +127,8 @@ def _facts(shared: bool, strategy: Strategy) -> dict[str, Any]:
 def main() -> None:
     """Launch the scenarios of the order, and leave an outcome of each; on every rank, where the script runs on each."""
     torch.set_num_threads(1)  # a fork has none of the threads that sums of many numbers would start here
+    seed_everything(11, verbose=False)
+    torch.rand(3), random.random()  # ranks that only seed themselves alike do not come here
     order = json.loads(sys.argv[-1])
     folder = Path(order["folder"])
     launcher: Launcher = pickle.loads((folder / "launcher.pickle").read_bytes())
@@ -152,30 +152,20 @@ def _environment() -> Environment:
 
 
 def _outcome(scenario: str, folder: Path, strategy: Strategy, patience: float) -> dict[str, Any]:
-    before = _state()
-    found: dict[str, Any] = {"error": None, "result": None}
+    before = surroundings()
+    found: dict[str, Any] = {"error": None, "result": None, "draws": before["random numbers"]}
     try:
         result = strategy.launch(work, scenario, folder, [strategy], strategy, patience)
         found["result"] = _described(result)
     except Exception as error:
         kind = next((kind for kind in (DeliberateError, RankError) if isinstance(error, kind)), type(error))
         found["error"] = {"kind": kind.__name__, "text": "".join(traceback.format_exception(error))}
-    after = _state()
+    after = surroundings()
     found["changed"] = [name for name in before if before[name] != after[name]]
     found["variables"] = sorted(dict(before["variables"].items() ^ after["variables"].items()))
     if isinstance(strategy.launcher, Launcher) and strategy.launcher.returns_results:
         found["left"] = left_of(folder, scenario, patience)
     return found
-
-
-def _state() -> dict[str, Any]:
-    return {
-        "variables": dict(os.environ),
-        "folder": str(Path.cwd()),
-        "random numbers": (random.getstate(), torch.get_rng_state().tolist()),
-        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
-        "start method": multiprocessing.get_start_method(),
-    }
 
 
 def _described(result: RunResult) -> dict[str, Any]:

@@ -11,8 +11,6 @@ return, raise, are killed, exit, and that lose the process that launched them. T
 script, so its class must be importable there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -121,6 +119,12 @@ class LauncherKit(Kit):
         ranks = self._outcome("returns")["ranks"]
         assert all(rank["shared"] for rank in ranks), "pickle fn, args and strategy in one piece"
 
+    def test_each_rank_begins_with_the_random_generators_of_the_script(self) -> None:
+        """Else a seeded script does not repeat: Python seeds its own anew in a fork, too."""
+        outcome = self._outcome("returns")
+        for rank in outcome["ranks"]:
+            assert rank["draws"] == outcome["draws"], "capture_generators() here, restore_generators() there, before fn"
+
     def test_the_result_is_rank_0_s(self) -> None:
         result = self._result("returns")
         assert result["outputs"] == {"rank": 0, "scenario": "returns"}
@@ -149,7 +153,9 @@ class LauncherKit(Kit):
 
     def test_a_launch_draws_no_random_number_and_stays_in_its_folder(self) -> None:
         """And leaves handlers of signals and the start method of ``multiprocessing``."""
-        assert set(self._outcome("returns")["changed"]) <= {"variables"}
+        for scenario in self._scenarios:
+            changed = self._outcome(scenario).get("changed", [])
+            assert set(changed) <= {"variables"}, f"{changed} where {ENDINGS[scenario]}"
 
     # ---- ranks that fail ---------------------------------------------------------------------------------------------
 
@@ -229,43 +235,28 @@ class _Jobs:
         """Launch the scenarios; after one in which the script hangs or dies, the rest is not launched."""
         found: dict[str, dict[str, Any]] = {}
         while todo := [scenario for scenario in scenarios if scenario not in found]:
-            broken = next((scenario for scenario, facts in found.items() if "trouble" in facts), None)
-            if broken is not None:
-                why = f"not launched, for it went wrong where {ENDINGS[broken]}"
-                found.update({scenario: {"trouble": why} for scenario in todo})
-                break
             together = self._together(todo)
             text = self._run(together)
             for scenario in together:
                 path = self._folder / f"{scenario}.outcome"
-                if scenario == "is abandoned":
-                    found[scenario] = (
-                        {"trouble": text} if text else {"left": left_of(self._folder, scenario, self._kit.patience)}
-                    )
-                elif not path.exists():
-                    found[scenario] = {"trouble": text or self._output()}
-                    break
+                if path.exists() or (scenario == "is abandoned" and not text):
+                    left = left_of(self._folder, scenario, self._kit.patience)
+                    read = json.loads(path.read_text("utf-8")) if path.exists() else {}
+                    found[scenario] = {"left": left, "ranks": read_facts(self._folder, scenario), **read}
                 else:
-                    read = json.loads(path.read_text("utf-8"))
-                    ranks = read_facts(self._folder, scenario)
-                    found[scenario] = {
-                        "left": left_of(self._folder, scenario, self._kit.patience),
-                        "ranks": ranks,
-                        **read,
-                    }
+                    found[scenario] = {"trouble": text or self._output()}
+                if "trouble" in found[scenario]:
+                    why = f"not launched, for it went wrong where {ENDINGS[scenario]}"
+                    found = {other: {"trouble": why} for other in scenarios} | found
+                    break
             self._end_all()
         shutil.rmtree(self._folder, ignore_errors=True)
         return found
 
     def _together(self, todo: list[str]) -> list[str]:
         """Return the scenarios of the next script: a failure ends a script that is rank 0 itself."""
-        if todo[0] == "is abandoned":
-            return todo[:1]
-        ends = {"is abandoned"} if self._returns else set(todo) - {"returns", "again"}
-        if todo[0] in ends:
-            return todo[:1]
-        stop = next((at for at, scenario in enumerate(todo) if scenario in ends), len(todo))
-        return todo[:stop]
+        quiet = [s for s in todo if s != "is abandoned" and (self._returns or s in ("returns", "again"))]
+        return quiet or todo[:1]
 
     def _run(self, scenarios: list[str]) -> str:
         """Run a script; return a report where it hangs."""

@@ -14,13 +14,12 @@
 Rows may come after ``finalize`` only, where a thread of the logger sends them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io
 import math
 import shutil
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -110,6 +109,7 @@ class LoggerKit(Kit):
         logger = self.make_logger(tmp_path)
         row = {"value": 1.0}
         logger.log_metrics(row, 0)
+        assert row == {"value": 1.0}, "the row is the caller's: copy it"
         row["value"] = 2.0
         logger.save()
         self._check(logger, [{"step": 0, "value": 1.0}])
@@ -139,12 +139,13 @@ class LoggerKit(Kit):
         self._check(self._logged(tmp_path, *rows), rows)
 
     def test_logging_goes_on_after_finalize(self, tmp_path: Path) -> None:
-        logger = self.make_logger(tmp_path)
+        threads, logger = set(threading.enumerate()), self.make_logger(tmp_path)
         logger.log_metrics({"fit": 1.0}, 0)
         logger.finalize("success")
         logger.log_metrics({"test": 2.0}, 1)
         logger.finalize("success")
         logger.finalize("failed")
+        assert all(thread.daemon for thread in {*threading.enumerate()} - threads), "the script would not end"
         self._check(logger, [{"step": 0, "fit": 1.0}, {"step": 1, "test": 2.0}])
 
     # ---- which run ---------------------------------------------------------------------------------------------------
@@ -161,6 +162,11 @@ class LoggerKit(Kit):
         if first.claim_version() is not None:
             assert first.version != second.claim_version()
             assert first.log_dir is None or first.log_dir != second.log_dir
+            for number, logger in enumerate((first, second)):
+                logger.log_metrics({"a": 1.0 * number}, 0)
+            for number, logger in enumerate((first, second)):
+                logger.save()
+                self._check(logger, [{"step": 0, "a": 1.0 * number}])
 
     def test_one_that_begins_anew_is_as_a_new_one(self, tmp_path: Path) -> None:
         logger = self.make_logger(tmp_path)
@@ -295,7 +301,8 @@ class LoggerKit(Kit):
 
     def _log(self, logger: Logger, *rows: dict[str, Any]) -> None:
         for row in rows:
-            logger.log_metrics({name: value for name, value in row.items() if name != "step"}, row["step"])
+            metrics = {name: value for name, value in row.items() if name != "step"}
+            logger.log_metrics(metrics=metrics, step=row["step"])  # by name, as the Trainer does
         logger.save()
 
     def _check(self, logger: Logger, wanted: list[dict[str, Any]]) -> None:

@@ -9,11 +9,10 @@
 The tests that train take the Trainer that is installed (lt-loops), and are skipped where there is none.
 """
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import torch
 from torch import nn
@@ -21,7 +20,7 @@ from torch import nn
 from lt_core.files.plain_data import is_plain
 from lt_core.precision import Precision
 from lt_testing.kit import Kit
-from lt_testing.training import QUIET, assert_same, copies, fitted, installed_trainer, kit_data
+from lt_testing.training import assert_same, copies, fitted, kit_data, quiet_trainer, surroundings
 
 __all__ = ["PrecisionKit"]
 
@@ -81,8 +80,17 @@ class PrecisionKit(Kit):
 
     def test_a_step_is_taken_and_its_answer_passed_on(self) -> None:
         for answer in (True, False):
-            precision, optimizer, _ = self._with_gradients()
-            assert precision.step(optimizer, (lambda: True) if answer else (lambda: False)) is answer
+            (precision, optimizer, _), take_step = self._with_gradients(), mock.Mock(return_value=answer)
+            assert precision.step(optimizer, take_step) is answer
+            take_step.assert_called_once_with()
+
+    def test_its_contexts_end(self) -> None:
+        before, precision = surroundings()["modes of torch"], self._opened()
+        with precision.init_context():
+            made = nn.Linear(3, 1)
+        assert made.weight.dtype == precision.convert_module(nn.Linear(3, 1)).weight.dtype
+        self._with_gradients()
+        assert surroundings()["modes of torch"] == before
 
     # ---- in a run ----------------------------------------------------------------------------------------------------
 
@@ -127,6 +135,5 @@ class PrecisionKit(Kit):
 
     def _fit(self, folder: Path, *, epochs: int, plain: bool = False, ckpt_path: str | None = None, **more: Any) -> Any:
         plugin = Precision() if plain else self.make_precision()
-        arguments = {"max_epochs": epochs, "plugins": [plugin], "default_root_dir": str(folder), **more}
-        trainer = installed_trainer(self)(**QUIET, **arguments)
+        trainer = quiet_trainer(self, folder, max_epochs=epochs, plugins=[plugin], **more)
         return fitted(trainer, ckpt_path=ckpt_path), trainer

@@ -9,21 +9,17 @@
 The tests that train take the Trainer that is installed (lt-loops), and are skipped where there is none.
 """
 
-from __future__ import annotations
-
 import contextlib
 import pickle
-import random
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import torch
 
 from lt_core.profiler import Profiler
 from lt_testing.kit import Kit
-from lt_testing.training import QUIET, fitted, installed_trainer, kit_data, same, seeded
+from lt_testing.training import fitted, kit_data, quiet_trainer, same, seeded, surroundings
 
 __all__ = ["ProfilerKit"]
 
@@ -102,13 +98,6 @@ class ProfilerKit(Kit):
             get_batch()
         profiler.stop()
 
-    def test_a_block_is_run_once(self, tmp_path: Path) -> None:
-        profiler, runs = self._started(tmp_path), []
-        with profiler.profile("block"):
-            runs.append(1)
-        assert runs == [1]
-        profiler.stop()
-
     def test_what_was_wrapped_works_before_start_and_after_stop(self, tmp_path: Path) -> None:
         profiler = self.make_profiler(tmp_path)
         measured = profiler.wrap("training_step", lambda: 7)
@@ -121,10 +110,10 @@ class ProfilerKit(Kit):
             pass
 
     def test_no_random_number_is_drawn(self, tmp_path: Path) -> None:
-        before = torch.get_rng_state(), random.getstate()
-        self._a_run(self.make_profiler(tmp_path), tmp_path)
-        assert torch.equal(torch.get_rng_state(), before[0])
-        assert random.getstate() == before[1]
+        """And nothing else of the process is left changed: a variable, a handler, a mode of torch, a tracer."""
+        before = surroundings()
+        self._a_run(tmp_path)
+        assert surroundings() == before
 
     # ---- the report --------------------------------------------------------------------------------------------------
 
@@ -141,14 +130,12 @@ class ProfilerKit(Kit):
     def test_the_report_names_what_was_measured(self, tmp_path: Path) -> None:
         if not self.names_all:
             self.skip("names_all is False")
-        profiler = self.make_profiler(tmp_path)
-        self._a_run(profiler, tmp_path)
+        profiler = self._a_run(tmp_path)
         for name in ("training_step", "Mine.on_train_batch_end", "my_block"):
             assert name in profiler.summary()
 
     def test_describe_prints_the_report(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        profiler = self.make_profiler(tmp_path)
-        self._a_run(profiler, tmp_path)
+        profiler = self._a_run(tmp_path)
         capsys.readouterr()
         profiler.describe()
         assert capsys.readouterr().out.strip() == profiler.summary().strip()
@@ -162,8 +149,7 @@ class ProfilerKit(Kit):
         assert not self.names_all or "training_step" in profiler.summary()
 
     def test_a_second_stop_does_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        profiler = self.make_profiler(tmp_path)
-        self._a_run(profiler, tmp_path)
+        profiler = self._a_run(tmp_path)
         capsys.readouterr()
         profiler.stop()
         assert capsys.readouterr().out == ""
@@ -172,7 +158,7 @@ class ProfilerKit(Kit):
         profiler = self.make_profiler(tmp_path)
         measured = profiler.wrap("kept", lambda: 7)
         for stage in ("fit", "validate", "fit"):
-            self._a_run(profiler, tmp_path, stage)
+            self._a_run(tmp_path, profiler, stage)
             assert measured() == 7
 
     def test_nothing_is_written_outside_its_folder_and_the_run_s(
@@ -181,12 +167,12 @@ class ProfilerKit(Kit):
         here = tmp_path / "here"
         here.mkdir()
         monkeypatch.chdir(here)
-        self._a_run(self.make_profiler(tmp_path / "own"), tmp_path / "logs")
+        self._a_run(tmp_path / "logs", self.make_profiler(tmp_path / "own"))
         assert list(here.iterdir()) == []
 
     def test_it_can_be_pickled_before_a_run(self, tmp_path: Path) -> None:
         copied = pickle.loads(pickle.dumps(self.make_profiler(tmp_path)))
-        self._a_run(copied, tmp_path)
+        self._a_run(tmp_path, copied)
         assert isinstance(copied.summary(), str)
 
     # ---- in a Trainer ------------------------------------------------------------------------------------------------
@@ -211,16 +197,18 @@ class ProfilerKit(Kit):
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _started(self, folder: Path, stage: str = "fit") -> Profiler:
+    def _started(self, folder: Path) -> Profiler:
         profiler = self.make_profiler(folder)
-        profiler.start(stage, str(folder))
+        profiler.start("fit", str(folder))
         return profiler
 
-    def _a_run(self, profiler: Profiler, folder: Path, stage: str = "fit") -> None:
-        """Call the profiler as a Trainer does in a small run."""
+    def _a_run(self, folder: Path, profiler: Profiler | None = None, stage: str = "fit") -> Profiler:
+        """Call a profiler as a Trainer does in a small run."""
+        profiler = profiler or self.make_profiler(folder)
         profiler.start(stage, str(folder))
         self._batches(profiler)
         profiler.stop()
+        return profiler
 
     def _batches(self, profiler: Profiler) -> None:
         def training_step(batch: float) -> float:
@@ -237,7 +225,7 @@ class ProfilerKit(Kit):
 
     def _trainer(self, folder: Path, **arguments: Any) -> Any:
         given = {"profiler": self.make_profiler(folder), "max_epochs": 2, "devices": 1, "num_sanity_val_steps": 1}
-        return installed_trainer(self)(**{**QUIET, "default_root_dir": folder, **given, **arguments})
+        return quiet_trainer(self, folder, **{**given, **arguments})
 
 
 def _fail(error: Exception) -> None:

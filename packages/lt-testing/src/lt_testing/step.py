@@ -10,27 +10,32 @@
 The tests that train take the Trainer that is installed (lt-loops), and are skipped where there is none.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.optim import Optimizer
 
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 from lt_core.logger import DummyLogger
 from lt_core.module import LightningModule
+from lt_core.precision import Precision
 from lt_core.step import Step
 from lt_testing.exact_resume import assert_resumes_exactly
 from lt_testing.kit import Kit
-from lt_testing.training import QUIET, assert_same, installed_trainer, kit_data, seeded
+from lt_testing.training import assert_same, kit_data, quiet_trainer, same, seeded
 
 __all__ = ["StepKit"]
+
+_SMALL = 2.0**-10
 
 
 class StepKit(Kit):
@@ -86,18 +91,43 @@ class StepKit(Kit):
             self.skip("it trains by whatever step lt takes")
         module = self.make_module()
         module.automatic_optimization = False
-        trainer = installed_trainer(self)(default_root_dir=str(tmp_path), max_epochs=1, **self._arguments(step))
+        trainer = quiet_trainer(self, tmp_path, max_epochs=1, **self.make_arguments(step))
         with pytest.raises(ConfigError, match="automatic_optimization=False"):
             trainer.fit(module, self.make_data())
         assert trainer.global_step == 0
 
     def test_it_trains_and_takes_no_more_steps_than_it_declares(self, step: Step, tmp_path: Path) -> None:
         before = self.make_module().state_dict()
-        module, trainer = self._fit(step, tmp_path)
+        steps = _Steps()
+        module, trainer = self._fit(step, tmp_path, steps)
         assert all(torch.isfinite(p).all() for p in module.parameters())
         assert any(not torch.equal(value, before[name]) for name, value in module.state_dict().items())
         assert trainer.global_step >= 1
         assert step.most_steps is None or trainer.global_step <= 5 * step.most_steps
+        assert max(steps.taken.values(), default=0) <= trainer.global_step, "an optimizer took more than were counted"
+
+    def test_a_window_of_a_batch_and_the_same_again_trains_as_that_batch(self, step: Step, tmp_path: Path) -> None:
+        """With ``accumulate_grad_batches=2``; the last window is a batch short."""
+        if step.most_steps != 1:
+            self.skip("it may take several steps a batch")
+        once = list(self.make_data())
+        twice = [batch for batch in once for _ in range(2)][:-1]
+        with self._unless_refused():
+            (plain, one), (module, two) = (
+                self._fit(step, tmp_path, _Seeds(window), data=data, accumulate_grad_batches=window)
+                for window, data in enumerate((once, twice), start=1)
+            )
+        assert two.global_step == one.global_step
+        assert_same(dict(module.state_dict()), dict(plain.state_dict()), "weights")
+
+    def test_a_scaled_loss_and_a_clipped_gradient_are_taken_as_asked(self, step: Step, tmp_path: Path) -> None:
+        with self._unless_refused():
+            whole, clipped, scaled = (
+                dict(self._fit(step, tmp_path, **how)[0].state_dict())
+                for how in ({}, {"gradient_clip_val": _SMALL}, {"gradient_clip_val": _SMALL, "plugins": [_Scaling()]})
+            )
+        assert not same(clipped, whole), "no gradient was clipped"
+        assert_same(scaled, clipped, "weights")
 
     def test_training_with_it_is_the_same_each_time(self, step: Step, tmp_path: Path) -> None:
         one, two = (self._fit(step, tmp_path)[0].state_dict() for _ in range(2))
@@ -120,10 +150,10 @@ class StepKit(Kit):
         seen = _Validations(tmp_path / "middle.ckpt")
         self._fit(step, tmp_path, seen, val_check_interval=3)
         stopped, trainer = self._fit(step, tmp_path, limit_train_batches=3)
-        assert_same(seen.found[0], (trainer.global_step, stopped.state_dict()), "steps and weights")
+        wanted = (trainer.global_step, dict(stopped.state_dict()))
+        assert_same(seen.found[0], wanted, "steps and weights")
         saved = torch.load(tmp_path / "middle.ckpt", weights_only=False)
-        assert_same(saved["global_step"], trainer.global_step, "steps of the file")
-        assert_same(dict(saved["state_dict"]), dict(stopped.state_dict()), "weights of the file")
+        assert_same((saved["global_step"], dict(saved["state_dict"])), wanted, "steps and weights of the file")
 
     def test_its_state_is_kept_under_its_key_and_a_run_that_resumes_ends_as_the_whole(
         self, step: Step, tmp_path: Path
@@ -135,17 +165,17 @@ class StepKit(Kit):
         )
         assert two.global_step == one.global_step
         assert_same(dict(resumed.state_dict()), dict(whole.state_dict()), "weights")
-        for mine, theirs in zip(two.optimizers, one.optimizers, strict=True):
-            assert_same(mine.state_dict(), theirs.state_dict(), "optimizer")
+        mine, theirs = ([each.state_dict() for each in run.optimizers] for run in (two, one))
+        assert_same(mine, theirs, "optimizers")
 
     def test_a_run_that_is_stopped_after_any_batch_resumes_exactly(self, step: Step) -> None:
         if step.groups_batches and getattr(step, "steps_per_execution", 1) != 1:
             self.skip("batches that are done together have no end of their own")
-        trainer = installed_trainer(self)
 
-        def make_trainer(**more: Any) -> Any:
+        def make_trainer(default_root_dir: str, **more: Any) -> Any:
             torch.manual_seed(5)
-            return trainer(max_epochs=2, num_sanity_val_steps=0, **self._arguments(step), **more)
+            arguments = {"max_epochs": 2, "num_sanity_val_steps": 0, **self.make_arguments(step), **more}
+            return quiet_trainer(self, Path(default_root_dir), **arguments)
 
         assert_resumes_exactly(make_trainer, self.make_module, self.make_data)
 
@@ -160,20 +190,29 @@ class StepKit(Kit):
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _arguments(self, step: Step) -> dict[str, Any]:
-        return {**QUIET, **self.make_arguments(step)}
-
     def _fit(
-        self, step: Step, folder: Path, seen: Callback | None = None, ckpt_path: str | None = None, **more: Any
+        self,
+        step: Step,
+        folder: Path,
+        seen: Callback | None = None,
+        ckpt_path: str | None = None,
+        data: Any = None,
+        **more: Any,
     ) -> Any:
-        arguments = {"max_epochs": 1, "num_sanity_val_steps": 0, **self._arguments(step), **more}
-        callbacks = [] if seen is None else [seen]
-        trainer = installed_trainer(self)(default_root_dir=str(folder), callbacks=callbacks, **arguments)
+        arguments = {"max_epochs": 1, "num_sanity_val_steps": 0, **self.make_arguments(step), **more}
+        trainer = quiet_trainer(self, folder, callbacks=[seen] if seen else [], **arguments)
         module = self.make_module()
         torch.manual_seed(5)
-        validates = () if seen is None else (self.make_data(),)
-        trainer.fit(module, self.make_data(), *validates, ckpt_path=ckpt_path)
+        validates = (self.make_data(),) if isinstance(seen, _Validations) else ()
+        trainer.fit(module, data or self.make_data(), *validates, ckpt_path=ckpt_path)
         return module, trainer
+
+    @contextmanager
+    def _unless_refused(self) -> Iterator[None]:
+        try:
+            yield
+        except ConfigError as refusal:
+            self.skip(str(refusal))
 
     def _counts(self, step: Step, folder: Path) -> list[int]:
         """Return the optimizer steps after each batch, from runs that end there."""
@@ -191,6 +230,42 @@ class _Validations(Callback):
         self.found.append((trainer.global_step, weights))
         if self.path is not None and len(self.found) == 1:
             trainer.save_checkpoint(self.path)
+
+
+class _Steps(Callback):
+    """Counts each optimizer's steps."""
+
+    def __init__(self) -> None:
+        self.taken = Counter[int]()
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        for optimizer in trainer.optimizers:
+            optimizer.register_step_post_hook(lambda one, *_: self.taken.update([id(one)]))
+
+
+class _Seeds(Callback):
+    """Has the batches of a window draw the same random numbers."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        torch.manual_seed(batch_idx // self.window)
+
+
+class _Scaling(Precision):
+    """Scales by a power of 2, so that no digit changes."""
+
+    scales = True
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        return loss / _SMALL
+
+    def unscale(self, optimizer: Optimizer) -> None:
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    param.grad *= _SMALL
 
 
 class _Rows(DummyLogger):

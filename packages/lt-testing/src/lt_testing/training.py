@@ -1,9 +1,14 @@
 """A small module, its data, and the installed Trainer, for the kits to train with."""
 
-from __future__ import annotations
-
 import copy
+import hashlib
+import multiprocessing
+import os
 import pickle
+import random
+import signal
+import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,11 +16,25 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import plugins
+from lt_core.batch import map_batch
 from lt_core.module import LightningModule
 from lt_core.plugins import ROLES
+from lt_core.seed import isolate_rng
 from lt_testing.kit import Kit
 
-__all__ = ["QUIET", "KitModule", "assert_same", "copies", "fitted", "installed_trainer", "kit_data", "same", "seeded"]
+__all__ = [
+    "QUIET",
+    "KitModule",
+    "assert_same",
+    "copies",
+    "fingerprint",
+    "fitted",
+    "kit_data",
+    "quiet_trainer",
+    "same",
+    "seeded",
+    "surroundings",
+]
 
 QUIET: dict[str, Any] = {"accelerator": "cpu", "logger": False, **dict.fromkeys(ROLES.values(), False)}
 """Arguments of a Trainer that says and keeps nothing."""
@@ -76,6 +95,7 @@ def fitted(trainer: Any, **how: Any) -> KitModule:
     """Return the module that a Trainer has fitted, from the same weights and random numbers each time."""
     module = seeded()
     torch.manual_seed(5)
+    random.seed(5)
     trainer.fit(module, kit_data(), **how)
     return module
 
@@ -85,6 +105,27 @@ def copies(part: Any) -> list[Any]:
     return [copy.deepcopy(part), pickle.loads(pickle.dumps(part))]
 
 
+def surroundings() -> dict[str, Any]:
+    """Return everything around a part in this process that it must leave as it was."""
+    numpy = sys.modules.get("numpy")
+    with isolate_rng():
+        draws = [random.random(), torch.rand(()).item(), 0.0 if numpy is None else numpy.random.rand()]
+    return {
+        "variables": dict(os.environ),
+        "folder": str(Path.cwd()),
+        "random numbers": draws,
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+        "start method": multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0],
+        "modes of torch": [
+            torch.get_default_dtype(),
+            torch.is_grad_enabled(),
+            torch.is_autocast_enabled("cpu"),
+            torch.is_anomaly_enabled(),
+        ],
+        "profiler": sys.getprofile(),
+    }
+
+
 def kit_data() -> DataLoader[Any]:
     """Return five batches of samples, the same each time."""
     generator = torch.Generator().manual_seed(1)
@@ -92,28 +133,38 @@ def kit_data() -> DataLoader[Any]:
     return DataLoader(TensorDataset(x, x[:, :3].argmax(1)), batch_size=8)
 
 
+def fingerprint(value: Any) -> str:
+    """Return a text that is the same for equal values, tensors compared bit for bit."""
+    digest = hashlib.sha256()
+
+    def add(tensor: Any) -> Any:
+        if isinstance(tensor, Tensor):
+            plain = tensor.detach().cpu().contiguous()
+            digest.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
+            digest.update(bytes(plain.reshape(-1).view(torch.uint8).tolist()))
+            return "tensor"
+        return tensor
+
+    digest.update(repr(map_batch(add, value)).encode())
+    return digest.hexdigest()
+
+
 def same(mine: Any, theirs: Any) -> bool:
-    """Return whether two nests of plain data and tensors are equal."""
-    if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
-        return torch.equal(mine, theirs)
-    if isinstance(mine, dict) and isinstance(theirs, dict):
-        return mine.keys() == theirs.keys() and all(same(value, theirs[key]) for key, value in mine.items())
-    if isinstance(mine, (list, tuple)) and isinstance(theirs, (list, tuple)):
-        return len(mine) == len(theirs) and all(map(same, mine, theirs))
-    return bool(mine == theirs)
+    """Return whether two nests of plain data and tensors are equal, in their types and order, too."""
+    return fingerprint(mine) == fingerprint(theirs)
 
 
 def assert_same(mine: Any, theirs: Any, name: str = "state") -> None:
     """Assert that two nests of plain data and tensors are equal; the error says where they are not."""
-    if isinstance(mine, dict) and isinstance(theirs, dict) and mine.keys() == theirs.keys():
+    if isinstance(mine, dict) and isinstance(theirs, dict) and list(mine) == list(theirs):
         for key, value in mine.items():
             assert_same(value, theirs[key], f"{name}[{key!r}]")
         return
     assert same(mine, theirs), f"{name}: {mine!r:.200} is not {theirs!r:.200}"
 
 
-def installed_trainer(kit: Kit) -> Any:
-    """Return the class of the Trainer that is installed; skip a kit's test where there is none."""
+def quiet_trainer(kit: Kit, folder: Path, **arguments: Any) -> Any:
+    """Return a Trainer that says and keeps nothing, below ``folder``; skip a kit's test where none is installed."""
     if plugins.find("trainers", "default") is None:
         kit.skip(f"needs the Trainer: {plugins.install_hint('lt-loops')}")
-    return plugins.load("trainers", "default")
+    return plugins.load("trainers", "default")(**{**QUIET, "default_root_dir": str(folder), **arguments})

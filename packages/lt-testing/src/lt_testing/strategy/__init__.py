@@ -14,8 +14,6 @@ Ranks are started by a launcher of lt-strategies; with lt-loops and lt-data it a
 (``pip install lt-testing[strategy]`` brings all three).
 """
 
-from __future__ import annotations
-
 from lt_testing.strategy.conformance import StrategyConformance, xfail
 
 __all__ = ["StrategyConformance", "xfail"]

@@ -1,7 +1,5 @@
 """The equipment of a check: strategies to try, modules and data to train, and the plain loop as the oracle."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -186,6 +184,12 @@ class Bench:
             strategy.batch_done("train")
         return module, optimizer
 
+    def backward(self, strategy: Strategy, module: nn.Module, batch: Batch, *, last: bool = True) -> None:
+        """Run forward and backward of one micro-batch; ``last``: of its window."""
+        step = strategy.bind(module, "training_step")
+        with strategy.accumulating(module, last):
+            strategy.backward(step(strategy.to_device(batch), 0))
+
     def plain(
         self,
         module: nn.Module,
@@ -217,6 +221,12 @@ class Bench:
     def assert_close(self, mine: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
         """Assert that two state dicts hold the same numbers, up to rounding."""
         assert_states_close(mine, theirs, self.tolerance)
+
+    def assert_gradients_of(self, module: nn.Module, batch: Batch, share: float = 1.0) -> None:
+        """Assert that all parameters have plain torch's gradients of a batch, times ``share``."""
+        plain = SmallNet()
+        plain.gradients(batch)
+        self.assert_gradients_close(module, plain, share)
 
     def assert_gradients_close(self, mine: nn.Module, theirs: nn.Module, share: float = 1.0) -> None:
         """Assert that all parameters of ``mine`` have the gradients of ``theirs`` on the CPU, times ``share``."""

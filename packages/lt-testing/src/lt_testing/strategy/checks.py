@@ -1,7 +1,5 @@
 """A check: a function that runs on every rank, and the conditions under which it does not apply."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,28 +12,27 @@ __all__ = ["CHECKS", "Check", "check", "load_checks"]
 _MODULES = ("placing", "stepping", "talking", "saving", "training")
 
 
+Run = Callable[[Bench], None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Check:
     """One check.
 
     Attributes:
-        name: a sentence with underscores; the test is called ``test_<name>``.
         run: the function of every rank; an exception on one rank fails the check.
         skip: returns why the check does not apply to a strategy with these capabilities on so many ranks, or None.
     """
 
-    name: str
-    run: Callable[[Bench], None]
+    run: Run
     skip: Callable[[Capabilities, int], str | None]
 
 
 CHECKS: dict[str, Check] = {}
-"""All checks by name, in the order in which they run."""
+"""All checks by name, a sentence with underscores, in the order in which they run; the test is ``test_<name>``."""
 
 
-def check(
-    *, unless: tuple[str, ...] = (), needs: tuple[str, ...] = (), ranks: int = 1
-) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
+def check(*, unless: tuple[str, ...] = (), needs: tuple[str, ...] = (), ranks: int = 1) -> Callable[[Run], Run]:
     """Make a function a check of the kit.
 
     Args:
@@ -53,8 +50,8 @@ def check(
                 return f"the strategy lacks the capability {name}"
         return f"needs {ranks} ranks" if world_size < ranks else None
 
-    def register(run: Callable[[Bench], None]) -> Callable[[Bench], None]:
-        CHECKS[run.__name__] = Check(name=run.__name__, run=run, skip=skip)
+    def register(run: Run) -> Run:
+        CHECKS[run.__name__] = Check(run=run, skip=skip)
         return run
 
     return register

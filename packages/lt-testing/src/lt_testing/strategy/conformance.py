@@ -1,9 +1,8 @@
 """The pytest class: one launch for each world size runs all checks, and each test looks at the result of one."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
+import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,10 +15,10 @@ import torch.distributed as dist
 
 from lt_core import plugins
 from lt_core.errors import RankError
-from lt_core.launcher import Launcher
+from lt_core.launcher import Launcher, RunResult
 from lt_core.strategy import Placement, Strategy
 from lt_testing.strategy.checks import load_checks
-from lt_testing.strategy.ranks import DeliberateError, Order, made, run_again, run_all, run_left
+from lt_testing.strategy.ranks import DeliberateError, made, run_again, run_all, run_left
 
 __all__ = ["Outcome", "StrategyConformance", "xfail"]
 
@@ -117,26 +116,23 @@ class StrategyConformance:
     def _launched_apart(cls, strategy: Any, world_size: int, folder: Path) -> Outcome:
         """Launch from a process of its own: a rank alone runs in the caller's, and later forks would miss threads."""
 
-        def work(end: Any) -> None:
+        def work() -> None:
             torch.set_num_threads(1)  # the threads of the caller's OpenMP pool are not here, and would be waited for
             outcome = cls._launched(strategy, world_size, folder)
             try:
-                end.send(outcome)
+                told = pickle.dumps(outcome)
             except Exception:
-                end.send(Outcome(results=outcome.results, error=RankError(repr(outcome.error)), again=outcome.again))
+                outcome.error = RankError(repr(outcome.error))
+                told = pickle.dumps(outcome)
+            path.write_bytes(told)
 
         _leave_group()  # of a test before this one, whose threads would be missing in the fork
-        context = multiprocessing.get_context("fork")
-        here, there = context.Pipe(duplex=False)
-        process = context.Process(target=work, args=(there,))
+        process, path = multiprocessing.get_context("fork").Process(target=work), folder / "outcome"
         process.start()
-        there.close()
-        try:
-            outcome: Outcome = here.recv()
-        except EOFError:
-            process.join()
-            outcome = Outcome(error=RankError(f"the process exited with status {process.exitcode}"))
         process.join()
+        if not path.exists():
+            return Outcome(error=RankError(f"the process exited with status {process.exitcode}"))
+        outcome: Outcome = pickle.loads(path.read_bytes())
         return outcome
 
     @classmethod
@@ -144,28 +140,25 @@ class StrategyConformance:
         outcome, done = Outcome(), -1
         while done < len(outcome.results) < len(load_checks()):  # a rank that waited for one that failed has ended
             done = len(outcome.results)
-            first = cls._placed(strategy, world_size)
-            try:
-                first.launch(
-                    run_all, Order(strategy=strategy, folder=folder, tolerance=cls.tolerance, done=done), first
-                )
-            except Exception as error:
-                outcome.error = error
-            _leave_group()
+            ended = cls._launch(strategy, world_size, run_all, strategy, folder, cls.tolerance, done)
+            outcome.error = ended if isinstance(ended, Exception) else outcome.error
             outcome.results = _read(folder, world_size)
-        second = cls._placed(strategy, world_size)
-        try:
-            outcome.again = second.launch(run_again, second)
-        except Exception as error:
-            outcome.again = error
-        _leave_group()
+        outcome.again = cls._launch(strategy, world_size, run_again)
         if world_size > 1:
-            third = cls._placed(strategy, world_size)
-            with suppress(Exception):  # only the ranks' own notes count
-                third.launch(run_left, folder, third)
-            _leave_group()
+            cls._launch(strategy, world_size, run_left, folder)  # only the ranks' own notes count
             outcome.heard = sorted(int(path.name.partition("_")[2]) for path in folder.glob("heard_*"))
         return outcome
+
+    @classmethod
+    def _launch(cls, strategy: Any, world_size: int, run: Callable[..., RunResult], *args: Any) -> Any:
+        """Return the result of a launch, or its error."""
+        placed = cls._placed(strategy, world_size)
+        try:
+            return placed.launch(run, *args, placed)
+        except Exception as error:
+            return error
+        finally:
+            _leave_group()
 
     @classmethod
     def _placed(cls, strategy: Any, world_size: int) -> Strategy:
@@ -218,18 +211,19 @@ def _test_of(name: str) -> Callable[..., None]:
             pytest.skip(skipped[0])
 
     test.__name__ = f"test_{name}"
-    test.__doc__ = name.replace("_", " ").capitalize() + "."
     return test
 
 
 def _read(folder: Path, world_size: int) -> dict[str, list[tuple[str, str]]]:
     """Return the results of the checks that all ranks finished, or that one of them failed."""
-    files = [folder / f"rank_{rank}.jsonl" for rank in range(world_size)]
-    entries = [[json.loads(line) for line in f.read_text().splitlines()] if f.exists() else [] for f in files]
-    by_rank = [{entry["name"]: (entry["status"], entry["text"]) for entry in rank} for rank in entries]
+    by_rank = []
+    for rank in range(world_size):
+        file = folder / f"rank_{rank}.jsonl"
+        entries = map(json.loads, file.read_text().splitlines() if file.exists() else ())
+        by_rank.append({entry["name"]: (entry["status"], entry["text"]) for entry in entries})
     results: dict[str, list[tuple[str, str]]] = {}
     for name in load_checks():
-        found = [rank.get(name, ("", "ended as another one had failed")) for rank in by_rank]
+        found = [told.get(name, ("", "ended as another one had failed")) for told in by_rank]
         statuses = {status for status, _ in found}
         if "failed" in statuses or "" not in statuses:
             results[name] = found

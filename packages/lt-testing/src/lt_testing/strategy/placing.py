@@ -1,8 +1,6 @@
 """Checks of place: ranks, devices, shards, setup, bind."""
 # ruff: noqa: D103  a check's name is its sentence
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The kit's part on each rank: one launch runs all checks, one after another, and ends in a failure on purpose."""
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import os
@@ -11,16 +9,17 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lt_core import plugins
 from lt_core.launcher import RunResult
 from lt_core.strategy import Strategy
+from lt_testing.launched import DeliberateError
 from lt_testing.strategy.bench import Bench, SkippedError
 from lt_testing.strategy.checks import load_checks
 
-__all__ = ["DeliberateError", "Order", "made", "run_again", "run_all", "run_left"]
+__all__ = ["DeliberateError", "made", "run_again", "run_all", "run_left"]
 
 PATIENCE = float(os.environ.get("LT_KIT_PATIENCE", "300"))
 """Seconds for one check; a rank that hangs ends, and the job with it."""
@@ -30,39 +29,28 @@ GRACE = 2.0
 """Seconds in which a rank may end a check that another one has failed; after them it waits for that rank."""
 
 
-class DeliberateError(Exception):
-    """The last rank's error at the end, with which all ranks must end."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """The ranks' task; pickled by launchers that pickle.
-
-    Attributes:
-        strategy: a name, or a factory without arguments.
-        folder: what all ranks see.
-        done: checks that an earlier launch has done.
-        tolerance: how far numbers may be from plain torch's on the CPU.
-    """
-
-    strategy: str | Callable[[], Strategy]
-    folder: Path
-    tolerance: float
-    done: int = 0
-
-
 def made(strategy: str | Callable[[], Strategy]) -> Strategy:
     """Return a new strategy by its name or factory."""
     found: Strategy = (plugins.load("strategies", strategy) if isinstance(strategy, str) else strategy)()
     return found
 
 
-def run_all(order: Order, outer: Strategy) -> RunResult:
-    """Run every check on this rank; leave ``rank_<n>.jsonl``, a line for each."""
+def run_all(
+    strategy: str | Callable[[], Strategy], folder: Path, tolerance: float, done: int, outer: Strategy
+) -> RunResult:
+    """Run every check on this rank; leave ``rank_<n>.jsonl``, a line for each.
+
+    Args:
+        strategy: a name, or a factory without arguments.
+        folder: what all ranks see.
+        tolerance: how far numbers may be from plain torch's on the CPU.
+        done: checks that an earlier launch has done.
+        outer: the launched strategy.
+    """
     outer.open()
     error: BaseException | None = None
     try:
-        _run_checks(order, outer)
+        _run_checks(strategy, folder, tolerance, done, outer)
         if outer.rank == outer.world_size - 1:
             raise DeliberateError(f"rank {outer.rank} raises at the end, on purpose")
         outer.barrier("that the last rank never reaches")
@@ -114,26 +102,22 @@ def _close_and_stay(outer: Strategy, folder: Path, others: int) -> None:
     (folder / "left").touch()
 
 
-def _run_checks(order: Order, outer: Strategy) -> None:
+def _run_checks(strategy: Any, folder: Path, tolerance: float, done: int, outer: Strategy) -> None:
     rank, world_size = outer.rank, outer.world_size
-    for number, (name, check) in enumerate(load_checks().items()):
-        if number < order.done:
-            continue
+    for name, check in [*load_checks().items()][done:]:
         faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)
-        place = order.folder / "files" / name
+        place = folder / "files" / name
         place.mkdir(parents=True, exist_ok=True)
         why_not = check.skip(outer.capabilities, world_size)
         status, text = "skipped", why_not or ""
         if why_not is None:
-            bench = Bench(
-                lambda: made(order.strategy), outer.environment, outer.placement, place, tolerance=order.tolerance
-            )
+            bench = Bench(lambda: made(strategy), outer.environment, outer.placement, place, tolerance=tolerance)
             over = threading.Event()
-            threading.Thread(target=_watch, args=(order.folder, rank, name, over), daemon=True).start()
+            threading.Thread(target=_watch, args=(folder, rank, name, over), daemon=True).start()
             status, text = _outcome(check.run, bench)
             over.set()
-        _note(order.folder, rank, name, status, text)
-        _wait_for_others(order.folder, name, world_size)
+        _note(folder, rank, name, status, text)
+        _wait_for_others(folder, name, world_size)
         if rank == 0:
             shutil.rmtree(place, ignore_errors=True)
 

@@ -1,8 +1,6 @@
 """Checks of saving: states, files, resuming, and loading without the strategy."""
 # ruff: noqa: D103  a check's name is its sentence
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path

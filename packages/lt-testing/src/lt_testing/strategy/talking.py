@@ -1,8 +1,6 @@
 """Checks of talk: collectives and the side channel."""
 # ruff: noqa: D103  a check's name is its sentence
 
-from __future__ import annotations
-
 import time
 
 import torch

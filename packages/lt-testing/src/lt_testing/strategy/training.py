@@ -1,8 +1,6 @@
 """Checks through the Trainer: fit, evaluation, prediction, resume. They need lt-loops and lt-data."""
 # ruff: noqa: D103  a check's name is its sentence
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -64,10 +62,14 @@ class Manual(Lit):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Take the step by hand."""
         optimizer: Any = self.optimizers()
-        loss = super().training_step(batch, batch_idx)
+        loss = self.loss(super().training_step(batch, batch_idx))
         optimizer.zero_grad()
         self.manual_backward(loss)
         optimizer.step()
+        return loss
+
+    def loss(self, loss: Tensor) -> Tensor:
+        """Return the loss for backward."""
         return loss
 
 
@@ -79,14 +81,9 @@ class Uneven(Manual):
         super().__init__()
         self.extra = torch.nn.Parameter(torch.ones(()))
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Take the step by hand."""
-        optimizer: Any = self.optimizers()
-        optimizer.zero_grad()
-        loss = self.net.training_step(batch, batch_idx)
-        self.manual_backward(loss * self.extra if self.global_rank == 0 else loss)
-        optimizer.step()
-        return loss
+    def loss(self, loss: Tensor) -> Tensor:
+        """Return the loss, of rank 0 by way of its own parameter."""
+        return loss * self.extra if self.global_rank == 0 else loss
 
 
 def _dataset(samples: int) -> TensorDataset:
@@ -174,30 +171,15 @@ def fit_takes_the_steps_that_the_data_hold(bench: Bench) -> None:
     assert trainer.global_step == 6
 
 
-def _validated_like_plain(bench: Bench, samples: int) -> None:
-    trainer = _trainer(bench)
-    module = Lit()
-    (mine,) = trainer.validate(module, _loader(bench, samples), verbose=False)
-    inputs, targets = _dataset(samples).tensors
-    with torch.no_grad():
-        expected = (Lit().net(inputs) - targets).pow(2).mean(1).double().mean().item()
-    assert mine["count"] == samples
-    torch.testing.assert_close(mine["loss"], expected, rtol=1e-5, atol=bench.tolerance)
-
-
 @check()
 def evaluation_counts_each_of_13_samples_once(bench: Bench) -> None:
-    _validated_like_plain(bench, 13)
-
-
-@check()
-def evaluation_counts_each_of_7_samples_once(bench: Bench) -> None:
-    _validated_like_plain(bench, 7)
-
-
-@check()
-def evaluation_of_a_single_sample_is_exact(bench: Bench) -> None:
-    _validated_like_plain(bench, 1)
+    for samples in (13, 7, 1):
+        (mine,) = _trainer(bench).validate(Lit(), _loader(bench, samples), verbose=False)
+        inputs, targets = _dataset(samples).tensors
+        with torch.no_grad():
+            expected = (Lit().net(inputs) - targets).pow(2).mean(1).double().mean().item()
+        assert mine["count"] == samples
+        torch.testing.assert_close(mine["loss"], expected, rtol=1e-5, atol=bench.tolerance)
 
 
 @check()
