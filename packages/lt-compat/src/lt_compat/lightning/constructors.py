@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from functools import cache, wraps
 from importlib import import_module
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import torch
 
+from lt_compat.lightning.environments import ClusterEnvironment
 from lt_compat.lightning.trainer_views import Answers
 from lt_core import plugins
+from lt_core.accelerator import Accelerator
+from lt_core.checkpoint import CheckpointIO
+from lt_core.environment import Environment
+from lt_core.precision import Precision
 
 __all__ = ["precision_named"]
 
@@ -41,6 +47,8 @@ def _derived(name: str, origin: str, init: Any) -> type:
 
 
 def _strategy(base: Any) -> Any:
+    """Return a constructor that takes what Lightning's takes, and shows it to who reads signatures (LightningCLI)."""
+
     def initialize(self: Any, *given: Any, **arguments: Any) -> None:
         names = ("device", "accelerator", "checkpoint_io", "precision_plugin") if base.name == "single" else _CARRIED
         arguments.update(zip(names, given, strict=False)) if base.name != "model_parallel" else None
@@ -52,6 +60,19 @@ def _strategy(base: Any) -> Any:
         base.__init__(self, *(given if base.name == "model_parallel" else ()), **rest)
         self.carried = carried
 
+    kinds = {
+        "device": torch.device | str,
+        "parallel_devices": list[torch.device],
+        "cluster_environment": Environment | ClusterEnvironment,
+        "checkpoint_io": CheckpointIO,
+        "precision_plugin": Precision,
+        "accelerator": str | Accelerator,
+    }
+    more = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind | None) for name, kind in kinds.items()
+    ]
+    parameters = [*signature(base.__init__).parameters.values(), *more]
+    initialize.__signature__ = Signature(sorted(parameters, key=lambda each: each.kind))  # type: ignore[attr-defined]
     return initialize
 
 
@@ -60,19 +81,13 @@ def _strategy(base: Any) -> Any:
 
 def precision_named(precision: str = "32-true", *_: Any, **__: Any) -> Any:
     """Return the number format of this name: ``FSDPPrecision("bf16-true")``."""
-    return _answers(plugins.load("precision", precision)() if precision != "32-true" else _precision(), precision)
+    return _answers(plugins.load("precision", precision)() if precision != "32-true" else Precision(), precision)
 
 
 def _answers(made: Any, precision: Any) -> Any:
     """Return the number format, which says its name as Lightning's does."""
     made.precision = precision
     return made
-
-
-def _precision() -> Any:
-    from lt_core.precision import Precision
-
-    return Precision()
 
 
 def _mixed(base: Any) -> Any:
