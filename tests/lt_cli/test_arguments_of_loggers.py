@@ -99,6 +99,11 @@ def test_the_configuration_that_a_run_saved_repeats_it(logger, write, tmp_path):
         (["--trainer.logger=users.Plain", "--trainer.logger.entity=team"], "has no argument 'entity'"),
         (["--trainer.logger={class_path: users.Plain, init_args: {entity: t}}"], "has no argument 'entity'"),
         (["--trainer.logger={class_path: users.Tracker, init_args: {projct: t}}"], "Did you mean 'project'?"),
+        (["--trainer.logger={class_path: users.Tracker, init_args: {entity: t, name: [1]}}"], "name: expected str"),
+        (
+            ["--trainer.logger=users.Tracker", "--trainer.logger.entity=t", "--trainer.logger.name=[1]"],
+            "name: expected",
+        ),
     ],
 )
 def test_a_mistake_is_told_all_the_same(words, told, logger, capsys):

@@ -19,6 +19,7 @@ ARGUMENTS: Mapping[str, str] = {
     "early_stop_callback": "callbacks=[EarlyStopping(monitor='val_loss')]",
     "flush_logs_every_n_steps": "nothing: loggers write by themselves",
     "gpus": "accelerator='gpu', devices=...",
+    "ipus": "another accelerator: IPUs have none here",
     "log_gpu_memory": "callbacks=[DeviceStatsMonitor()]",
     "log_save_interval": "nothing: loggers write by themselves",
     "move_metrics_to_cpu": "nothing: metrics stay where they are computed",
@@ -39,6 +40,7 @@ ARGUMENTS: Mapping[str, str] = {
     "train_percent_check": "limit_train_batches=...",
     "truncated_bptt_steps": "self.truncated_bptt_steps = ... in the module",
     "val_percent_check": "limit_val_batches=...",
+    "weights_save_path": "callbacks=[ModelCheckpoint(dirpath=...)]",
     "weights_summary": "callbacks=[ModelSummary(max_depth=...)], or enable_model_summary=False",
 }
 """Arguments of ``Trainer(...)``."""

@@ -26,6 +26,7 @@ from lt_core.profiler import Profiler, by_action
 from lt_core.step import Step
 from lt_core.strategy import Strategy
 from lt_core.terminal import say
+from lt_loops import former_names
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.spellings import AsksDialects, in_todays_names, missing
 from lt_loops.arguments.table import ARGUMENTS, Plugin, Settings, with_environment
@@ -121,7 +122,10 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     policy: ClassVar[Policy] = Policy()
     """Behaviour of runs that differs from lt's own; the Trainer of ``lt.compat`` sets it."""
 
-    former_arguments: ClassVar[tuple[str, ...]] = tuple(name for name, row in ARGUMENTS.items() if row.former)
+    former_arguments: ClassVar[tuple[str, ...]] = (
+        *(name for name, row in ARGUMENTS.items() if row.former),
+        *former_names.ARGUMENTS,
+    )
     """Arguments that the constructor takes with a note on today's spelling, and that its signature does not show."""
 
     def __init__(

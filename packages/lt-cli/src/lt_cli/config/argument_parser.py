@@ -23,7 +23,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from lt_cli.config.complaints import explain
 from lt_cli.config.places import ConfigPlaces, refuse_bomb
 from lt_cli.config.plugin_classes import with_classes
-from lt_cli.help.page import COMMON, Row, page, short_type
+from lt_cli.help.page import COMMON, NOT_SHOWN, Row, page, short_type
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.errors import ConfigTypeError, warn
@@ -71,10 +71,6 @@ def _from_plain(make: Callable[..., None], group: Any, cfg: Namespace) -> None:
     parts = () if given is None else given.items(branches=True, nested=False)
     cfg[group.dest] = {name: part.as_dict() if isinstance(part, Namespace) else part for name, part in parts}
     make(group, cfg)
-
-
-_NOT_SHOWN = "a former spelling"
-"""Instead of a help text, for arguments that no page shows."""
 
 
 class _Page(argparse._HelpAction):
@@ -160,7 +156,7 @@ class LightningArgumentParser(ArgumentParser):
             added = self.add_class_arguments(kind, nested_key, fail_untyped=False, instantiate=False, sub_configs=True)
             for name in {*getattr(kind, "former_arguments", ())} - {own.rpartition(".")[2] for own in added}:
                 # with help=SUPPRESS jsonargparse would leave a given value out of the saved configuration
-                self.add_argument(f"--{nested_key}.{name}", type=Any, default=argparse.SUPPRESS, help=_NOT_SHOWN)
+                self.add_argument(f"--{nested_key}.{name}", type=Any, default=argparse.SUPPRESS, help=NOT_SHOWN)
             for option in ("--help.all", f"--{nested_key}.help"):
                 self.add_argument(option, action=_Page, help=argparse.SUPPRESS)
             return list(added)
@@ -299,7 +295,7 @@ class LightningArgumentParser(ArgumentParser):
         for action in (action for group in self._action_groups for action in group._group_actions):
             name = action.dest
             helps = isinstance(action, argparse._HelpAction) or name.endswith(".help")
-            if action.help in (argparse.SUPPRESS, _NOT_SHOWN) or helps or type(action).__name__ == "_ActionConfigLoad":
+            if action.help in (argparse.SUPPRESS, NOT_SHOWN) or helps or type(action).__name__ == "_ActionConfigLoad":
                 continue
             flags = [flag for flag in action.option_strings if not flag.endswith("+")]
             group, _, last = name.partition(".")

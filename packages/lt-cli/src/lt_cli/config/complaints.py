@@ -21,8 +21,8 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from lt_cli.config.places import TOO_MUCH, ConfigPlaces, Written, unreadable
-from lt_cli.config.plugin_classes import plugin_names
-from lt_cli.help.page import short_type
+from lt_cli.config.plugin_classes import plugin_names, with_classes
+from lt_cli.help.page import NOT_SHOWN, short_type
 from lt_core.errors import did_you_mean
 from lt_core.terminal import short_path
 
@@ -116,7 +116,8 @@ def _mistakes(
         elif dest not in actions:
             ignored = f"--{dest}" in parser._option_string_actions or part.place.where in os.environ
             if not inside and not ignored:
-                yield _unknown(actions, part, group, name, owner)
+                shown = [each for each, action in actions.items() if action.help != NOT_SHOWN]
+                yield _unknown(shown, part, group, name, owner)
         elif not _takes(parser, actions[dest], part.data):
             yield _refused(parser, actions[dest], part)
         elif complete:
@@ -160,6 +161,9 @@ def _in_class(parser: ArgumentParser, action: argparse.Action, written: Written)
         yield f"{written.at}{_no_class(class_path, error)}"
         return
     given, key = written.arguments, written.place.key.removesuffix(".class_path")
+    taken = with_classes(action.dest, written.data)
+    if isinstance(taken, dict):  # without those that go to **kwargs
+        given.parts = {name: part for name, part in given.parts.items() if name in taken["init_args"]}
     yield from _mistakes(inner, given, owner=class_path, complete=True)
     needed = [f"{key}.{each.dest}" for each in inner._actions if each.required and each.dest not in given.parts]
     if needed:

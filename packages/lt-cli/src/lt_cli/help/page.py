@@ -9,6 +9,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+NOT_SHOWN = "a former spelling"
+"""Instead of a help text, for arguments that no page shows."""
+
 COMMON = (
     "max_epochs",
     "max_steps",

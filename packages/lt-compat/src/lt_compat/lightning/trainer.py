@@ -22,6 +22,7 @@ from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
 from lt_compat.lightning.trainer_views import AcceleratorConnector, PrecisionFace, StrategyFace
 from lt_compat.migrate.old_spellings import TRAINER_PARTS
+from lt_compat.v1.arguments import OLD_ARGUMENTS
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import Policy
@@ -68,6 +69,7 @@ def trainer_class() -> type:
     class Trainer(base):  # type: ignore[misc]
         __doc__ = base.__doc__
         policy = POLICY
+        former_arguments = (*base.former_arguments, *OLD_ARGUMENTS)
 
         @property
         def strategy(self) -> Any:
