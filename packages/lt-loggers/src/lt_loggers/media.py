@@ -161,7 +161,7 @@ class Audio(Media):
             raise LogError(
                 f"Audio has shape (T,), (channels, T) or (T, channels), got {tuple(found.shape)}.", code="LT540"
             )
-        found = found.reshape(1, -1) if found.ndim == 1 else found
+        found = found[None] if found.ndim == 1 else found
         found = found.T if found.shape[0] < found.shape[1] else found
         if found.is_floating_point():
             found = (found.to(torch.float64).nan_to_num(0.0).clamp(-1, 1) * 32767).round()
@@ -218,9 +218,7 @@ def as_media(value: Any) -> Media | None:
         return Figure(value)
     if _is_pil(value):
         return Image(value)
-    if isinstance(value, Tensor) or (
-        hasattr(value, "__array__") and hasattr(value, "ndim") and hasattr(value, "strides")
-    ):
+    if isinstance(value, Tensor) or (hasattr(value, "__array__") and hasattr(value, "strides")):
         return _array_as_media(value)
     return _as_table(value)
 

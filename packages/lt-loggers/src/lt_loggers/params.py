@@ -12,13 +12,11 @@ from lt_core.hparams import plain_hparams
 
 
 def as_dict(params: Any) -> dict[str, Any]:
-    """Return hyperparameters given as a mapping, Namespace, dataclass or None as a dict.
+    """Return hyperparameters given as a mapping, Namespace or dataclass as a dict.
 
     Raises:
         ConfigTypeError: for anything else.
     """
-    if params is None:
-        return {}
     if isinstance(params, Namespace):
         params = vars(params)
     elif dataclasses.is_dataclass(params) and not isinstance(params, type):

@@ -143,8 +143,8 @@ class Rows:
             number = _as_number(value.item() if getattr(value, "size", None) == 1 else value)
             if number is None:
                 raise LogError(
-                    f"log_metrics: {name!r} must be one number, got {_described(value)}. Reduce it first "
-                    "(value.mean()), or use trainer.log_media for anything else.",
+                    f"log_metrics: {name!r} must be one number, got {value!r:.60} ({type(value).__name__}). "
+                    "Reduce it first (value.mean()), or use trainer.log_media for anything else.",
                     code="LT545",
                 )
             row[name] = number
@@ -166,8 +166,3 @@ def _as_step(step: Any) -> int | float:
     if not math.isfinite(number):
         raise LogError(f"log_metrics: a step is a finite number, got {number}.", code="LT544")
     return int(number) if number.is_integer() else number
-
-
-def _described(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    return f"{type(value).__name__} of shape {tuple(shape)}" if shape else f"{value!r} ({type(value).__name__})"

@@ -166,16 +166,8 @@ class WandbLogger(TrackerLogger):
 
         self._log_in_order({key: wandb.Table(columns=columns, data=data, dataframe=dataframe)}, step)
 
-    def log_text(
-        self,
-        key: str,
-        columns: list[str] | None = None,
-        data: list[list[str]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
-    ) -> None:
-        """Send texts, as a table."""
-        self.log_table(key, columns, data, dataframe, step)
+    log_text = log_table
+    """Send texts, as a table."""
 
     def log_image(self, key: str, images: list[Any], step: int | None = None, **kwargs: Any) -> None:
         """Send images (tensors, arrays, PIL images, paths), with a list for each further argument of wandb.Image."""
@@ -198,8 +190,10 @@ class WandbLogger(TrackerLogger):
                 f"Logging {key!r} as {kind.lower()}: expected lists of one length, got the lengths {lengths}.",
                 code="LT556",
             )
-        each = [{name: values[index] for name, values in kwargs.items()} for index in range(len(items))]
-        shown = [getattr(wandb, kind)(item, **extra) for item, extra in zip(items, each, strict=True)]
+        shown = [
+            getattr(wandb, kind)(item, **{name: values[index] for name, values in kwargs.items()})
+            for index, item in enumerate(items)
+        ]
         self._log_in_order({key: shown}, step)
 
     def _log_in_order(self, row: dict[str, Any], step: int | None) -> None:
