@@ -6,6 +6,7 @@ import pickle
 import signal
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 import torch
@@ -67,8 +68,7 @@ class Tracker(TrackerLogger):
     def _send_checkpoint(self, upload):
         self.service.take(self.experiment, "checkpoint", upload.path.read_text())
 
-    def _close(self, status, uploads):
-        super()._close(status, uploads)
+    def _close(self, status):
         self.service.take(self.experiment, status)
 
     def __getstate__(self):
@@ -92,7 +92,7 @@ def tracker(service):
 
 def rest(logger):
     """Wait until the thread has done what it was asked to."""
-    logger._sender.put(lambda: None).result(PATIENCE)
+    logger._sender.put(lambda run: None).result(PATIENCE)
 
 
 def log(logger, *steps):
@@ -456,3 +456,183 @@ def test_text_is_as_it_was_when_it_was_logged(tracker, service):
     tracker.patience = PATIENCE
     tracker.log_media("note", Text("a"), 0)
     assert service.runs["a"][-1] == ("note", "a")
+
+
+class Refusal(ConnectionError):
+    """An answer with an error."""
+
+
+@pytest.fixture
+def refuse(monkeypatch):
+    """Has a service refuse what comes, from now on or for some kinds of calls; returns an end of it."""
+
+    def begin(service, *kinds):
+        def take(run, *what):
+            if what[0] in kinds or not kinds:
+                raise Refusal("no")
+            Service.take(service, run, *what)
+
+        monkeypatch.setattr(service, "take", take)
+        return lambda: monkeypatch.setattr(service, "take", lambda *args: Service.take(service, *args))
+
+    return begin
+
+
+def kinds(service, run="a"):
+    return [what[0] for what in service.runs.get(run, [])]
+
+
+NEXT = {
+    "rows": lambda tracker, status: [log(tracker, 9), tracker.finalize(status)],
+    "save": lambda tracker, status: [tracker._rows.resume(), tracker.save()],
+    "another fit": lambda tracker, status: tracker.begin_anew(),
+    "the end of the process": lambda tracker, status: tracker._finish(),
+}
+
+
+@pytest.mark.parametrize("act", NEXT)
+@pytest.mark.parametrize("refused", [(), ("row",), ("hparams",), ("checkpoint",), ("failed",)], ids=str)
+def test_what_is_refused_at_the_end_of_a_run_comes_later_and_once(tmp_path, service, refuse, refused, act):
+    status = "failed" if "failed" in refused else "success"
+    tracker = Tracker(service, "a", log_model=True)
+    tracker.patience = PATIENCE
+    end = refuse(service, *refused)
+    with suppress(Refusal):
+        tracker.log_hyperparams({"lr": 1})
+    log(tracker, 0, 1)
+    tracker.after_save_checkpoint(Checkpoints(tmp_path / "best.ckpt"))
+    with pytest.raises(Refusal), pytest.warns(LtWarning, match=r"It is tried again.*\[LT561\]"):
+        tracker.finalize(status)
+    end()
+    NEXT[act](tracker, status)
+    if act != "save":
+        assert kinds(service).count("checkpoint") == (status == "success")
+        assert kinds(service)[-1] == status
+    assert kinds(service).count("hparams") == 1
+    assert steps(service)[:2] == [0, 1]
+
+
+def test_what_is_refused_until_another_fit_begins_is_said_to_be_lost(service, refuse):
+    tracker = Tracker(service)
+    tracker.patience = PATIENCE
+    first = tracker.claim_version()
+    end = refuse(service)
+    log(tracker, 0)
+    with pytest.raises(Refusal), pytest.warns(LtWarning, match="LT561"):
+        tracker.finalize("success")
+    with pytest.warns(LtWarning, match=r"Tracker: what was logged last .* is lost: Refusal: no \[LT563\]"):
+        tracker.begin_anew()
+    end()
+    assert tracker.claim_version() != first
+    log(tracker, 5)
+    tracker.finalize("success")
+    assert service.runs.keys() == {tracker.version}
+    assert steps(service, tracker.version) == [5]
+
+
+def test_the_end_of_a_run_is_sent_also_where_a_checkpoint_is_refused(tmp_path, service, refuse):
+    tracker = Tracker(service, "a", log_model=True)
+    tracker.patience = PATIENCE
+    refuse(service, "checkpoint")
+    tracker.after_save_checkpoint(Checkpoints(tmp_path / "best.ckpt"))
+    with pytest.raises(Refusal), pytest.warns(LtWarning, match="LT561"):
+        tracker.finalize("success")
+    assert kinds(service) == ["open", "success"]
+
+
+def test_a_medium_that_fails_after_nobody_waits_is_heard_of(service, refuse):
+    tracker = Tracker(service, "a")
+    service.silence()
+    log(tracker, 0)
+    with pytest.warns(LtWarning, match=SILENT):
+        tracker.log_media("note", "hello", 0)
+    tracker.patience = PATIENCE
+    refuse(service, "note")
+    service.talks.set()
+    rest(tracker)
+    with pytest.raises(Refusal):
+        log(tracker, 1)
+    log(tracker, 1)
+    tracker.finalize("success")
+    assert steps(service) == [0, 1]
+
+
+def test_hyperparameters_that_come_while_others_are_sent_are_sent_too(service):
+    tracker = Tracker(service, "a")
+    service.silence()
+    with pytest.warns(LtWarning, match=SILENT):
+        tracker.log_hyperparams({"lr": 1})
+    tracker.log_hyperparams({"depth": 2})
+    service.talks.set()
+    tracker.patience = PATIENCE
+    tracker.save()
+    assert service.runs["a"][-1] == ("hparams", {"lr": 1, "depth": 2})
+
+
+def test_a_late_failure_of_an_earlier_run_makes_the_next_one_wait_for_nothing(service, refuse):
+    tracker = Tracker(service)
+    service.silence()
+    log(tracker, 0, 1)
+    with pytest.warns(LtWarning, match=SILENT):
+        tracker.save()
+    tracker.begin_anew()
+    refuse(service)
+    service.talks.set()
+    with pytest.warns(LtWarning, match="LT563"):
+        rest(tracker)
+    assert not tracker._rows.is_waiting
+
+
+class TestASpawnedRun:
+    """The states of ranks come back to the process that started them, which sends what they could not."""
+
+    @pytest.mark.parametrize("continues", [True, False], ids=["continues the first", "is another"])
+    def test_its_rows_are_taken_over_though_it_is_the_second(self, service, refuse, continues):
+        tracker = Tracker(service)
+        for number in range(2):
+            rank = pickle.loads(pickle.dumps(tracker))
+            rank.service, rank.patience = service, PATIENCE
+            if number and not continues:
+                rank.begin_anew()
+            rank.claim_version()
+            end = refuse(service)
+            log(rank, *range(3 * number, 3 * number + 3))
+            with pytest.raises(Refusal), pytest.warns(LtWarning, match="LT561"):
+                rank.finalize("success")
+            end()
+            tracker.load_state_dict(pickle.loads(pickle.dumps(rank.state_dict())))
+            assert tracker.version == rank.version
+        tracker.patience = PATIENCE
+        tracker._finish()
+        rows = [steps(service, run) for run in service.runs]
+        assert rows == ([[*range(6)]] if continues else [[0, 1, 2], [3, 4, 5]])
+
+    def test_hyperparameters_that_it_could_not_send_come_too(self, service, refuse):
+        tracker = Tracker(service)
+        rank = pickle.loads(pickle.dumps(tracker))
+        rank.service = service
+        rank.claim_version()
+        end = refuse(service)
+        with suppress(Refusal):
+            rank.log_hyperparams({"lr": 1})
+        tracker.load_state_dict(rank.state_dict())
+        end()
+        tracker.patience = PATIENCE
+        tracker._finish()
+        assert service.runs[tracker.version] == [("open",), ("hparams", {"lr": 1})]
+
+
+@pytest.mark.parametrize(
+    "opened", [lambda tracker: tracker.experiment, lambda tracker: tracker.log_hyperparams({"a": 1})]
+)
+def test_a_run_opened_before_the_fit_does_not_split_the_one_that_it_resumes(service, opened):
+    tracker = Tracker(service)
+    tracker.patience = PATIENCE
+    opened(tracker)
+    tracker._in_fit = True  # as a Trainer says before it loads the state
+    tracker.load_state_dict({"run_id": "old", "step": 4})
+    assert tracker.claim_version() == "old"
+    log(tracker, 5)
+    tracker.finalize("success")
+    assert steps(service, "old") == [5]
+    assert ("hparams", {"a": 1}) in service.runs["old"] or "hparams" not in kinds(service, "old")

@@ -268,6 +268,6 @@ def test_large_media_do_not_wait_in_memory(tmp_path):
 
 
 def test_without_tensorboard_it_is_an_error_that_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("lt_loggers.tensorboard.logger.find_spec", lambda name: None)
+    monkeypatch.setattr("lt_loggers.tracker.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"lt-loggers\[tensorboard\].*logger='csv'"):
         TensorBoardLogger(tmp_path)

@@ -30,7 +30,7 @@ class Service(TrackerLogger):
 
 def rest(logger):
     """Wait until the thread has done what it was asked to."""
-    logger._sender.put(lambda: None).result()
+    logger._sender.put(lambda run: None).result()
 
 
 @pytest.fixture

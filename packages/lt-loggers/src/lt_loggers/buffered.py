@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from lt_core.errors import ConfigTypeError, recording
+from lt_core.errors import ConfigTypeError, warn
 from lt_core.logger import Logger
 from lt_core.rank import process_rank
 from lt_loggers.params import as_dict
 from lt_loggers.rows import Row, Rows
+
+unwritten: set[BufferedLogger] = set()
+"""Loggers that may keep something; it is written when the process ends, unless somebody saves it before."""
 
 
 class BufferedLogger(Logger):
@@ -31,7 +37,7 @@ class BufferedLogger(Logger):
         self.hparams: dict[str, Any] = {}
 
     def begin_anew(self) -> None:
-        with recording(f"Rows of {type(self).__name__} from before this fit"):
+        with losing(self):
             self.save()
         self._rows.drop()
         self._rows.last_step = -1
@@ -44,6 +50,7 @@ class BufferedLogger(Logger):
             LogError: for a name or value that cannot be taken.
             OSError: where a write was due and failed; this row was not taken then, earlier ones are kept.
         """
+        unwritten.add(self)
         if self._rows.add(metrics, step):
             try:
                 self.save()
@@ -61,6 +68,7 @@ class BufferedLogger(Logger):
             metrics: numbers that they led to, logged as well.
             step: where on the x axis; None is where the last row was.
         """
+        unwritten.add(self)
         self.hparams = {**self.hparams, **as_dict(params or {})}
         if metrics:
             self.log_metrics(metrics, max(0, self._rows.last_step) if step is None else step)
@@ -73,15 +81,14 @@ class BufferedLogger(Logger):
         Raises:
             OSError: naming the file; the rows are kept and come with the next write.
         """
-        if process_rank():
-            self._rows.drop()
-        elif len(self._rows) or self._has_more():
+        if not process_rank() and (len(self._rows) or self._has_more()):
             try:
                 self._write(self._rows.read())
             except BaseException:
                 self._rows.postpone()
                 raise
-            self._rows.drop()
+        self._rows.drop()
+        unwritten.discard(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Write the rows first: a copy in another process must not write them again."""
@@ -90,6 +97,10 @@ class BufferedLogger(Logger):
 
     def finalize(self, status: str) -> None:
         """Write the rest."""
+        self.save()
+
+    def _finish(self) -> None:
+        """Write the rest, as the process ends."""
         self.save()
 
     def _rename(self, name: str) -> str:
@@ -106,3 +117,27 @@ class BufferedLogger(Logger):
 
     def _write_hparams(self) -> None:
         """Write :attr:`hparams`."""
+
+
+@contextmanager
+def losing(logger: Logger) -> Iterator[None]:
+    """Say that what ``logger`` kept is lost, where it cannot be written."""
+    try:
+        yield
+    except Exception as error:
+        warn(
+            f"{type(logger).__name__}: what was logged last could not be written, and is lost: "
+            f"{type(error).__name__}: {error}",
+            code="LT563",
+        )
+
+
+def _finish_all() -> None:
+    for logger in [*unwritten]:
+        with losing(logger):
+            logger._finish()
+
+
+threading._register_atexit(_finish_all)  # type: ignore[attr-defined]  # atexit's own come when no thread can start
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=unwritten.clear)  # they are the parent's

@@ -15,6 +15,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT558",
         "LT560",
         "LT561",
+        "LT563",
         "LT901",
     }
 )

@@ -12,12 +12,11 @@ from torch import nn
 
 from lt_core.arguments import checks_arguments
 from lt_core.errors import LtDeprecationWarning, warn
-from lt_loggers.media import Audio, Figure, Histogram, Image, Media, Table, Text
-from lt_loggers.media_files import media_bytes, png
+from lt_loggers.media import Audio, Histogram, Media, Table, Text
+from lt_loggers.media_files import media_bytes
 from lt_loggers.params import plain
 from lt_loggers.rows import Row
 from lt_loggers.tracker import TrackerLogger, require
-from lt_loggers.uploads import Upload
 
 __all__ = ["CometLogger"]
 
@@ -26,6 +25,7 @@ class CometLogger(TrackerLogger):
     """Sends metrics, hyperparameters, media and the model's graph to `Comet <https://www.comet.com/docs/v2/>`_.
 
     The experiment stays open after ``fit``, so that you can add to it; end it by ``logger.experiment.end()``.
+    Checkpoints are not uploaded; ``logger.experiment.log_model(name, path)`` does it.
 
     Args:
         api_key: default as ``comet login`` keeps it, or ``COMET_API_KEY``.
@@ -92,31 +92,27 @@ class CometLogger(TrackerLogger):
 
     def _media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
         match media:
-            case Image():
-                return _call("log_image", io.BytesIO(png(media.pixels)), name=name, step=step)
-            case Figure():
-                return _call("log_image", io.BytesIO(media.png()), name=name, step=step)
             case Histogram():
                 return _call("log_histogram_3d", media.values.tolist(), name=name, step=step)
             case Text():
                 return _call("log_text", media.text, step=step, metadata={"name": name})
             case Table():
                 return _call("log_table", f"{name}.csv", tabular_data=media.rows, headers=media.columns, step=step)
-        suffix, content = media_bytes(media)
-        path = folder / f"media{suffix}"
+        _, content = media_bytes(media)
+        if not isinstance(media, Audio):
+            return _call("log_image", io.BytesIO(content), name=name, step=step)
+        path = folder / "audio.wav"
         path.write_bytes(content)
-        method, label = ("log_audio", "file_name") if isinstance(media, Audio) else ("log_image", "name")
-        return _call(method, str(path), step=step, copy_to_tmp=True, **{label: name})
+        return _call("log_audio", str(path), step=step, copy_to_tmp=True, file_name=name)
 
-    def _close(self, status: str, uploads: list[Upload]) -> None:
-        super()._close(status, uploads)
+    def _close(self, status: str) -> None:
         if self._experiment is not None:
             self._experiment.flush()
 
     def _send_rows(self, rows: list[Row]) -> Iterator[int]:
         for step, _, row in rows:
-            metrics = {name: value for name, value in row.items() if name != "epoch"}
-            epoch = row.get("epoch")
+            metrics = dict(row)
+            epoch = metrics.pop("epoch", None)
             self.experiment.log_metrics(
                 metrics, prefix=self._metric_prefix, step=round(step), epoch=None if epoch is None else round(epoch)
             )
@@ -124,9 +120,6 @@ class CometLogger(TrackerLogger):
 
     def _send_hparams(self) -> None:
         self.experiment.log_parameters(plain(self.hparams))
-
-    def _send_checkpoint(self, upload: Upload) -> None:
-        """Comet's logger uploads none by itself; ``experiment.log_model(name, path)`` does."""
 
 
 def _call(method: str, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:

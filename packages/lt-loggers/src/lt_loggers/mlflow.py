@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MLFlowLogger", "mlflow_logger"]
 
-_METRICS_IN_BATCH, _PARAMS_IN_BATCH = 1000, 100
+_METRICS_IN_BATCH, _PARAMS_IN_BATCH, _ROWS_IN_BATCH = 1000, 100, 200
 _PARAM_LENGTH = 6000  # characters that MLflow keeps of a value
 _UNKNOWN = re.compile(r"[^\w/. -]", re.ASCII)  # characters that some store refuses in a name
 _STATUS = {"success": "FINISHED", "finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
@@ -154,26 +154,20 @@ class MLFlowLogger(TrackerLogger):
         if self.version == state.get("run_id", ""):
             self._resumed_at, self._there = min([state["step"], *(row[0] for row in state.get("unsent", []))]), {}
 
-    def _close(self, status: str, uploads: list[Upload]) -> None:
-        super()._close(status, uploads)
+    def _close(self, status: str) -> None:
         if self._experiment is not None:
             self._experiment.set_terminated(self.version, _STATUS.get(status, "FINISHED"))
 
     def _send_rows(self, rows: list[Row]) -> Iterator[int]:
         from mlflow.entities import Metric
 
-        batch: list[Metric] = []
-        whole = 0
-        for step, time, row in rows:
-            if batch and len(batch) + len(row) > _METRICS_IN_BATCH:
-                self._send_batch(metrics=batch)
-                yield whole
-                whole, batch = 0, []
-            fresh = row if self._resumed_at is None else self._unsent(row, round(step))
-            batch += [Metric(n, value, int(time * 1000), round(step)) for n, value in fresh.items()]
-            whole += 1
-        self._send_batch(metrics=batch)
-        yield whole
+        for start in range(0, len(rows), _ROWS_IN_BATCH):
+            batch: list[Metric] = []
+            for step, time, row in (part := rows[start : start + _ROWS_IN_BATCH]):
+                fresh = row if self._resumed_at is None else self._unsent(row, round(step))
+                batch += [Metric(n, value, int(time * 1000), round(step)) for n, value in fresh.items()]
+            self._send_batch(metrics=batch)
+            yield len(part)
 
     def _unsent(self, row: dict[str, Number], step: int) -> dict[str, Number]:
         """Return the values of a row that the run does not hold yet at this step."""

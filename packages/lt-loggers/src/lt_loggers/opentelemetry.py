@@ -70,8 +70,6 @@ class OpenTelemetryLogger(TrackerLogger):
         return name
 
     def _send_rows(self, rows: list[Row]) -> Iterator[int]:
-        if not rows:  # hyperparameters came: they go with the next rows
-            return
         from opentelemetry.sdk.metrics.export import (
             Gauge,
             Metric,

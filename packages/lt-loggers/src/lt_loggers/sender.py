@@ -11,32 +11,44 @@ from time import monotonic
 from typing import Any
 
 from lt_loggers.rows import Row
+from lt_loggers.uploads import Upload
 
 
 class Sender:
-    """Makes calls one after another, in a thread that lives as long as there are any.
+    """Makes the calls of one run, one after another, in a thread that lives as long as there are any.
 
     Args:
+        logger: of the run. Once it serves another run, it has a new ``__dict__``, and calls find this run's in ``run``.
         before: an earlier sender, whose calls come first.
 
     Attributes:
+        run: the logger as the calls see it.
         rows: handed over and not sent yet.
+        end: the status at the end of the run, and checkpoints to send then; None before.
+        failed: the last call's error that nobody has heard of.
+        known_until: when a state was last taken or loaded: rows of a state from before are or were here.
+        told: whether it is said that the server is silent.
         thread: makes the calls; None while there are none.
         process: its own; a fork has none of its calls, and takes a new one.
         heard: when the server last answered, or was asked after a rest; seconds, monotonic. Later than now where an
             answer takes longer.
     """
 
-    def __init__(self, before: Sender | None = None) -> None:
+    def __init__(self, logger: object, before: Sender | None = None) -> None:
+        self.run: Any = object.__new__(type(logger))
+        self.run.__dict__ = logger.__dict__
         self.rows: list[Row] = []
+        self.end: tuple[str, list[Upload]] | None = None
+        self.failed: BaseException | None = None
+        self.told, self.known_until = False, 0.0
         self.process, self.heard = os.getpid(), monotonic()
-        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._calls: deque[tuple[Callable[[Any], Any], Future[Any]]] = deque()
         self._lock = Lock()
         self.thread: Thread | None = None
-        self._before = None if before is None else before.thread
+        self._before = getattr(before, "thread", None)
 
-    def put(self, call: Callable[[], Any]) -> Future[Any]:
-        """Have ``call`` made after all others; return its result to be."""
+    def put(self, call: Callable[[Any], Any]) -> Future[Any]:
+        """Have ``call`` made with :attr:`run` after all others; return its result to be."""
         future: Future[Any] = Future()
         with self._lock:
             self._calls.append((call, future))
@@ -45,6 +57,12 @@ class Sender:
                 self.thread = Thread(target=self._run, daemon=True)
                 self.thread.start()
         return future
+
+    def raise_failure(self) -> None:
+        """Raise the last call's error, unless somebody has heard of it."""
+        error, self.failed = self.failed, None
+        if error is not None:
+            raise error
 
     def silence(self) -> float:
         """Return the seconds for which the server has kept a call waiting."""
@@ -66,7 +84,8 @@ class Sender:
                     return
                 call, future = self._calls.popleft()
             try:
-                future.set_result(call())
+                future.set_result(call(self.run))
             except BaseException as error:
+                self.failed = error
                 future.set_exception(error)
             self.heard = monotonic()

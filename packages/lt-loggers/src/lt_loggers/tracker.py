@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import current_thread
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -19,7 +19,7 @@ from lt_core.errors import ConfigError, warn
 from lt_core.logger import DummyExperiment, Logger
 from lt_core.plugins import install_hint
 from lt_core.rank import process_rank
-from lt_loggers.buffered import BufferedLogger
+from lt_loggers.buffered import BufferedLogger, losing, unwritten
 from lt_loggers.media import Media, as_media
 from lt_loggers.params import plain
 from lt_loggers.rows import Row
@@ -43,8 +43,9 @@ class TrackerLogger(BufferedLogger):
     in memory, and the pauses between tries grow: an unreachable server does not slow training down. Nor does one that
     is silent: start and end of a run wait :attr:`patience` seconds for it, its middle less.
 
-    All that talks to the server is called in the thread, one after another. It gets a twin of the logger, which shares
-    its attributes until the logger serves another fit: the answer to an earlier one finds its own run there.
+    All that talks to the server is called in the thread, one after another, as the logger is in that run: the answer to
+    an earlier fit finds the earlier run (:class:`~lt_loggers.sender.Sender`). What a server refuses is sent with the
+    next rows, as another fit begins and as the process ends.
 
     Args:
         prefix: put before each metric's name, with a ``-`` between.
@@ -74,11 +75,10 @@ class TrackerLogger(BufferedLogger):
     ) -> None:
         super().__init__(prefix, flush_every, flush_secs)
         self._uploads = Uploads(log_model)
-        self._hparams_due = self._told = False
+        self._sent_hparams = self.hparams
         self._name, self._version, self._given = name, version, version
         self._experiment: Any = None
         self._own_sender: Sender | None = None
-        self._failed: BaseException | None = None
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class TrackerLogger(BufferedLogger):
     @property
     def _sender(self) -> Sender:
         if self._own_sender is None or self._own_sender.process != os.getpid():
-            self._own_sender = Sender()
+            self._own_sender = Sender(self)
         return self._own_sender
 
     @property
@@ -136,14 +136,14 @@ class TrackerLogger(BufferedLogger):
 
     def begin_anew(self) -> None:
         """Leave the run, and open another one next; one that the user opened or named goes on."""
-        with suppress(Exception):  # finalize() has told of what is not sent
-            self._ask(lambda me: [me._send_rest(), me._leave()])
-        self.__dict__ = self.__dict__ | {
-            "_own_sender": Sender(self._sender),
-            "_uploads": Uploads(self._uploads.log_model),
-        }
-        self._hparams_due, self._told, self._failed = False, False, None
-        super().begin_anew()
+        with suppress(Exception):  # of _leave()
+            self._ask(TrackerLogger._part)
+        before = self._sender
+        self.__dict__ = {**self.__dict__}  # the calls of the earlier run keep the one before
+        self._own_sender, self._rows = Sender(self, before), copy(self._rows)
+        self._uploads = Uploads(self._uploads.log_model)
+        self._rows.last_step = -1
+        self.hparams = self._sent_hparams = {}
         if self._given is None:
             self._version = self._experiment = None
 
@@ -154,9 +154,8 @@ class TrackerLogger(BufferedLogger):
             LogError: for a name or value that cannot be taken.
             Exception: where the last sending failed; this row was not taken then, earlier ones are kept.
         """
-        if failed := self._failed:
-            self._failed = None
-            raise failed
+        unwritten.add(self)
+        self._sender.raise_failure()
         if self._rows.add(metrics, step):
             self._ask(TrackerLogger._send_rest, 0)
 
@@ -180,24 +179,30 @@ class TrackerLogger(BufferedLogger):
 
     def save(self) -> None:
         """Send all rows, unless a try failed a short while ago."""
-        if (len(self._rows) or self._sender.rows or self._hparams_due) and not self._rows.is_waiting:
+        if not self._rows.is_waiting:
             self._ask(TrackerLogger._send_rest, min(self.patience, _IN_MID_RUN))
 
     def finalize(self, status: str) -> None:
         """Send the rest, even if the last try failed, and the kept checkpoints; tell of what could not be sent."""
-        uploads = self._uploads.at_end() if status == "success" else []
+        self._sender.end = status, self._uploads.at_end() if status == "success" else []
         done = False
         try:
-            done = self._ask(lambda me: me._close(status, uploads))
+            done = self._ask(TrackerLogger._send_all)
         finally:
-            if not done:
+            if done:
+                unwritten.discard(self)
+            else:
                 warn(
-                    f"{type(self).__name__}: {len(self._sender.rows)} rows are not sent, nor what else was logged "
-                    f"(hyperparameters, media, checkpoints, the end of the run) since {self._address} stopped "
-                    "answering. If it was silent and answers while this process lives, they are sent; if it refused, "
-                    "they are not. A run that is resumed from a checkpoint sends the rows that it holds.",
+                    f"{type(self).__name__}: {len(self._sender.rows)} rows are not sent, or something else is not "
+                    f"(hyperparameters, media, checkpoints, the end of the run), as {self._address} is silent or "
+                    "refuses. It is tried again when another fit begins and when this process ends. A run that is "
+                    "resumed from a checkpoint sends the rows that it holds.",
                     code="LT561",
                 )
+
+    def _finish(self) -> None:
+        if not self._ask(TrackerLogger._send_all):
+            raise TimeoutError(f"{self._address} does not answer")
 
     def after_save_checkpoint(self, checkpoint_callback: CallbackBase) -> None:
         uploads = self._uploads.after_save(checkpoint_callback)
@@ -209,26 +214,36 @@ class TrackerLogger(BufferedLogger):
         service.
         """
         state: dict[str, Any] = {"run_id": self.version, "step": self._rows.last_step}
-        if self._hparams_due:
+        if self.hparams is not self._sent_hparams:
             state["hparams"] = plain(self.hparams)
         if rows := [*self._sender.rows, *self._rows.read()]:
             state["unsent"] = rows
+        self._sender.known_until = time()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the run of ``state``, unless this logger was given another one."""
-        self._version = self._version or state.get("run_id")
-        if self._rows.last_step < 0 and self.version == state.get("run_id"):  # else this process has the rows
-            self._rows.last_step = state.get("step", -1)
-            self._sender.rows += state.get("unsent", [])
+        run = state.get("run_id")
+        if run and self._given is None and self._version not in (None, run):  # opened before, or of an earlier fit
+            hparams = self.hparams
+            self.begin_anew()
+            if self._in_fit:
+                self.hparams = hparams
+        self._version = self._version or run
+        if self.version == run:
+            self._rows.last_step = max(self._rows.last_step, state.get("step", -1))
+            sender = self._sender
+            sender.rows += [row for row in state.get("unsent", []) if row[1] > sender.known_until]
+            sender.known_until = time()
             if "hparams" in state:
-                self.hparams, self._hparams_due = state["hparams"], True
+                self.hparams = {**state["hparams"], **self.hparams}
+            unwritten.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the thread and the run: a copy in another process opens it by its id."""
         with suppress(Exception):  # what cannot be sent stays here
             self.save()
-        return {**self.__dict__, "_own_sender": None, "_failed": None, "_experiment": None}
+        return {**self.__dict__, "_own_sender": None, "_experiment": None}
 
     # ---- by the thread -----------------------------------------------------------------------------------------------
 
@@ -242,17 +257,14 @@ class TrackerLogger(BufferedLogger):
         if process_rank():
             self._rows.drop()
             return True
-        self._sender.rows += self._rows.take()
-        twin = object.__new__(type(self))
-        twin.__dict__ = self.__dict__
-        future = self._sender.put(partial(call, twin))
-        if seconds != 0 and self._sender.wait(future, seconds or self.patience):
-            if error := future.exception():
-                self._failed = None
-                raise error
+        sender = self._sender
+        sender.rows += self._rows.take()
+        future = sender.put(call)
+        if seconds != 0 and sender.wait(future, seconds or self.patience):
+            sender.raise_failure()
             return True
-        if not self._told and self._sender.silence() >= self.patience:
-            self._told = True
+        if not sender.told and sender.silence() >= self.patience:
+            sender.told = True
             warn(
                 f"{type(self).__name__}: {self._address} has not answered for {self.patience:g} s. The run goes on; "
                 "rows are kept and sent when it answers, and calls of logger.experiment do nothing where no run is "
@@ -264,35 +276,50 @@ class TrackerLogger(BufferedLogger):
     def _send_rest(self) -> None:
         sender, hparams = self._sender, self.hparams
         try:
-            if self._hparams_due:
+            if hparams is not self._sent_hparams:
                 self._send_hparams()
-                self._hparams_due = self.hparams is not hparams
-            for count in self._send_rows(list(sender.rows)):
+                self._sent_hparams = hparams
+            for count in self._send_rows(list(sender.rows)) if sender.rows else ():
                 del sender.rows[:count]
                 sender.heard = monotonic()
-        except BaseException as error:
-            self._failed = error
+        except BaseException:
             self._rows.postpone()
             raise
         self._rows.resume()
 
-    def _close(self, status: str, uploads: list[Upload]) -> None:
-        """Send the rest at the end of a run; it may be opened again."""
+    def _send_all(self) -> None:
+        """Send the rest, and the end of the run where it has come."""
         self._send_rest()
-        self._send(uploads)
+        if (end := self._sender.end) is not None:
+            status, uploads = end
+            try:
+                self._send(uploads)
+            finally:
+                self._close(status)
+            if self._sender.end is end:
+                self._sender.end = None
+
+    def _part(self) -> None:
+        """Send the rest, or say that it is lost, as another run begins."""
+        with losing(self):
+            self._send_all()
+        self._leave()
+
+    def _close(self, status: str) -> None:
+        """Note the end of the run, all of which is sent; it may be opened again."""
 
     def _leave(self) -> None:
         """Close the run for good, as another one begins."""
 
     def _send(self, uploads: list[Upload]) -> None:
-        for upload in uploads:
+        while uploads:
+            upload = uploads[0]
             size = sum(file.stat().st_size for file in (upload.path, *upload.path.rglob("*")))
             self._sender.heard = monotonic() + size / _UPLOAD
             self._send_checkpoint(upload)
-            self._uploads.done(upload)
+            self._uploads.done(uploads.pop(0))
 
     def _write_hparams(self) -> None:
-        self._hparams_due = True
         self._ask(TrackerLogger._send_rest)
 
     def _new_version(self) -> str:
@@ -326,9 +353,6 @@ class Nothing(DummyExperiment):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Nothing to keep."""
-
 
 def require(module: str, logger: str, extra: str) -> None:
     """Raise where the library of a tracker is not installed; imports nothing.
@@ -337,4 +361,5 @@ def require(module: str, logger: str, extra: str) -> None:
         ConfigError: with the command that installs it.
     """
     if find_spec(module) is None:
-        raise ConfigError(f"{logger} needs {module}: {install_hint(f'lt-loggers[{extra}]')}", code="LT551")
+        hint = install_hint(f"lt-loggers[{extra}]")
+        raise ConfigError(f"{logger} needs {module}: {hint}; logger='csv' needs no further package.", code="LT551")

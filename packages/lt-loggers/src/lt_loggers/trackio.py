@@ -13,7 +13,6 @@ from lt_loggers.media import Media
 from lt_loggers.params import plain
 from lt_loggers.rows import Row
 from lt_loggers.tracker import TrackerLogger, require
-from lt_loggers.uploads import Upload
 from lt_loggers.wandb import shown
 
 __all__ = ["TrackioLogger"]
@@ -77,8 +76,7 @@ class TrackioLogger(TrackerLogger):
         if self.version == state.get("run_id"):
             self._config = {**state["config"], **self._config}
 
-    def _close(self, status: str, uploads: list[Upload]) -> None:
-        super()._close(status, uploads)
+    def _close(self, status: str) -> None:
         self._leave()
 
     def _leave(self) -> None:

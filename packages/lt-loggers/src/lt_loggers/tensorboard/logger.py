@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from time import time
@@ -14,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from lt_core.arguments import checks_arguments
-from lt_core.errors import ConfigError, warn
+from lt_core.errors import warn
 from lt_core.interface import is_overridden
-from lt_core.plugins import install_hint
 from lt_core.rank import process_rank
+from lt_loggers.buffered import unwritten
 from lt_loggers.folder import FolderLogger
 from lt_loggers.log_file import LogFile
 from lt_loggers.media import as_media
 from lt_loggers.params import cells
 from lt_loggers.rows import Row
+from lt_loggers.tracker import require
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -77,19 +77,14 @@ class TensorBoardLogger(FolderLogger):
         flush_secs: float = 10,
         filename_suffix: str = "",
     ) -> None:
-        if find_spec("tensorboard") is None:
-            raise ConfigError(
-                f"TensorBoardLogger needs TensorBoard: {install_hint('lt-loggers[tensorboard]')}; logger='csv' needs "
-                "no further package.",
-                code="LT551",
-            )
+        require("tensorboard", "TensorBoardLogger", "tensorboard")
         super().__init__(save_dir, name, version, sub_dir, prefix, max_queue, flush_secs)
         self._wants_graph, self._default_hp_metric = log_graph, default_hp_metric
         self._purge_step, self._max_queue, self._flush_secs = purge_step, max_queue, flush_secs
         self._suffix = filename_suffix
         self._file: LogFile | None = None
         self._events: list[bytes] = []
-        self._events_size, self._events_since = 0, 0.0
+        self._events_since = 0.0
         self._hparams_due = self._hparams_shown = False
         self._experiment: SummaryWriter | None = None
 
@@ -150,11 +145,11 @@ class TensorBoardLogger(FolderLogger):
         """Write a record, as :func:`lt_loggers.tensorboard.events.framed` makes it, with the next rows."""
         if process_rank():
             return
+        unwritten.add(self)
         self._events_since = self._events_since if self._events else time()
         self._events.append(record)
-        self._events_size += len(record)
         late = time() >= self._events_since + self._flush_secs
-        if late or len(self._events) >= self._max_queue or self._events_size >= _LARGE:
+        if late or len(self._events) >= self._max_queue or sum(map(len, self._events)) >= _LARGE:
             self.save()
 
     def finalize(self, status: str) -> None:
@@ -194,7 +189,6 @@ class TensorBoardLogger(FolderLogger):
         waiting = self._events[:]
         file.append(b"".join([*content, *waiting]))
         self._hparams_shown, self._hparams_due = self._hparams_shown or self._hparams_due, False
-        self._events_size -= sum(map(len, waiting))
         del self._events[: len(waiting)]
 
     def _opened(self) -> LogFile:
