@@ -32,8 +32,6 @@ _CHANNELS = (1, 3, 4)
 class Media:
     """Base of all kinds of media."""
 
-    __slots__ = ()
-
 
 class Image(Media):
     """One picture, or a batch of pictures laid out as one.
@@ -45,8 +43,6 @@ class Image(Media):
     Attributes:
         pixels: uint8 on the CPU, shape ``(H, W, C)``.
     """
-
-    __slots__ = ("pixels",)
 
     def __init__(self, pixels: Any) -> None:
         found = _from_pil(pixels) if _is_pil(pixels) else _tensor_of(pixels)
@@ -61,8 +57,6 @@ class Figure(Media):
     Args:
         figure: stays open: close it (``plt.close(figure)``) after logging.
     """
-
-    __slots__ = ("figure",)
 
     def __init__(self, figure: Any) -> None:
         self.figure = figure
@@ -84,8 +78,6 @@ class Histogram(Media):
     Attributes:
         values: the finite ones, float64 on the CPU, shape ``(n,)``.
     """
-
-    __slots__ = ("bins", "values")
 
     def __init__(self, values: Any, bins: int = 64) -> None:
         if bins < 1:
@@ -123,8 +115,6 @@ class Table(Media):
         rows: one sequence of cells for each row.
     """
 
-    __slots__ = ("columns", "rows")
-
     def __init__(self, columns: Iterable[Any], rows: Iterable[Iterable[Any]]) -> None:
         self.columns = [str(column) for column in columns]
         self.rows = [[_cell(cell) for cell in row] for row in rows]
@@ -153,8 +143,6 @@ class Audio(Media):
         samples: int16 on the CPU, shape ``(T, channels)``.
     """
 
-    __slots__ = ("sample_rate", "samples")
-
     def __init__(self, samples: Any, sample_rate: int) -> None:
         found = _tensor_of(samples)
         if found.ndim not in (1, 2) or not found.numel():
@@ -179,8 +167,6 @@ class Video(Media):
     Attributes:
         frames: uint8 on the CPU, shape ``(T, H, W, C)``.
     """
-
-    __slots__ = ("fps", "frames")
 
     def __init__(self, frames: Any, fps: float = 4) -> None:
         found = _tensor_of(frames)
