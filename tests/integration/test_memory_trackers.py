@@ -1,8 +1,7 @@
 """What ``explain`` says of memory is what torch's own trackers count in steps by hand, on tensors without memory.
 
 A transformer of 1 billion parameters, and of 7 in the runs that are slow, on 8 ranks by torch's fake process group.
-``explain`` may be up to 15 % above (it takes what is sharded and what is gathered as there at the same time), and 5 %
-below, where torch keeps the gradients of a group until they are reduced.
+``explain`` may be up to 7 % above: it takes two groups as gathered where forward ends, and torch has gathered one.
 """
 
 import re
@@ -85,9 +84,9 @@ def default_dtype(dtype):
         torch.set_default_dtype(torch.float32)
 
 
-def tracked(sharded, precision, again, window, depth):
+def tracked(way, precision, again, window, depth):
     """Return the most bytes of forward and backward, and of the optimizer's step, by torch's trackers."""
-    mixed, most = precision == "bf16-mixed", {}
+    mixed, most, sharded = precision == "bf16-mixed", {}, "FSDP" in way
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
     try:
         mesh = dist.init_device_mesh("cpu", (RANKS,))
@@ -98,7 +97,7 @@ def tracked(sharded, precision, again, window, depth):
                 types = (torch.bfloat16, torch.float32) if mixed else (None, None)
                 arguments = {"mesh": mesh, "mp_policy": MixedPrecisionPolicy(*types, cast_forward_inputs=False)}
                 for part in (*model.blocks, model):
-                    fully_shard(part, reshard_after_forward=True, **arguments)
+                    fully_shard(part, reshard_after_forward=way != "FSDP, gathered once", **arguments)
             optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
             for param in model.parameters():
                 param.grad = torch.zeros_like(param)
@@ -107,7 +106,9 @@ def tracked(sharded, precision, again, window, depth):
             tracker = FSDPMemTracker(model, optimizer) if sharded else MemTracker()
             tracker.track_inputs(()) if sharded else tracker.track_external(model, optimizer)
             with tracker:
-                for _ in range(window):
+                for micro in range(window):
+                    if way == "FSDP, reduced once":
+                        model.set_requires_gradient_sync(micro + 1 == window)
                     with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
                         loss = model(torch.zeros(1, TOKENS, dtype=torch.int64))
                     (loss / window).backward()
@@ -126,27 +127,35 @@ def total(tracker):
     return max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values()) / 1e9
 
 
-def explained(sharded, precision, again, window, depth):
+def explained(way, precision, again, window, depth):
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     trainer = Trainer(accelerator="cpu", precision=precision, accumulate_grad_batches=window, **quiet)
-    strategy = FSDP() if sharded else DDP(gradient_as_bucket_view=True)  # of whose buckets no tracker knows
+    strategy = WAYS[way]()
     batch = torch.zeros(1, TOKENS, dtype=torch.int64)
     text = trainer.explain(Explained(depth, again), [batch], devices=RANKS, accelerator="cuda", strategy=strategy)
     found = re.findall(r"(?:backward at their|step at its) fullest: ([\d.]+)", text)
     return dict(zip(("pass", "step"), map(float, found), strict=True))
 
 
+WAYS = {
+    "DDP": lambda: DDP(gradient_as_bucket_view=True),  # of whose buckets no tracker knows
+    "FSDP": FSDP,
+    "FSDP, gathered once": lambda: FSDP(sharding_strategy="SHARD_GRAD_OP"),
+    "FSDP, reduced once": lambda: FSDP(sync_each_batch=False),
+}
 PLANS = {
-    "DDP": (False, "32-true", False, 1),
-    "DDP, bf16-mixed": (False, "bf16-mixed", False, 1),
-    "DDP, bf16-true": (False, "bf16-true", False, 1),
-    "DDP, computed again": (False, "32-true", True, 1),
-    "DDP, accumulated": (False, "bf16-mixed", False, 2),
-    "FSDP": (True, "32-true", False, 1),
-    "FSDP, bf16-mixed": (True, "bf16-mixed", False, 1),
-    "FSDP, bf16-true": (True, "bf16-true", False, 1),
-    "FSDP, bf16-mixed, computed again": (True, "bf16-mixed", True, 1),
-    "FSDP, bf16-mixed, accumulated": (True, "bf16-mixed", False, 2),
+    "DDP": ("DDP", "32-true", False, 1),
+    "DDP, bf16-mixed": ("DDP", "bf16-mixed", False, 1),
+    "DDP, bf16-true": ("DDP", "bf16-true", False, 1),
+    "DDP, computed again": ("DDP", "32-true", True, 1),
+    "DDP, accumulated": ("DDP", "bf16-mixed", False, 2),
+    "FSDP": ("FSDP", "32-true", False, 1),
+    "FSDP, bf16-mixed": ("FSDP", "bf16-mixed", False, 1),
+    "FSDP, bf16-true": ("FSDP", "bf16-true", False, 1),
+    "FSDP, bf16-mixed, computed again": ("FSDP", "bf16-mixed", True, 1),
+    "FSDP, bf16-mixed, accumulated": ("FSDP", "bf16-mixed", False, 2),
+    "FSDP, bf16-mixed, gathered once": ("FSDP, gathered once", "bf16-mixed", False, 1),
+    "FSDP, bf16-mixed, accumulated, reduced once": ("FSDP, reduced once", "bf16-mixed", False, 2),
 }
 
 
@@ -154,6 +163,6 @@ PLANS = {
 @pytest.mark.parametrize("depth", [4, pytest.param(32, marks=pytest.mark.slow)])
 def test_the_fullest_moments_are_those_of_torch_s_trackers(plan, depth):
     told, counted = explained(*PLANS[plan], depth), tracked(*PLANS[plan], depth)
-    print(plan, depth, told, counted)
-    assert 0.95 * counted["pass"] < told["pass"] < 1.15 * counted["pass"]
+    print(plan, depth, told, counted, told["pass"] / counted["pass"])
+    assert 0.99 * counted["pass"] < told["pass"] < 1.07 * counted["pass"]
     assert told["step"] == pytest.approx(counted["step"], rel=0.01)

@@ -7,7 +7,8 @@ an out-of-memory error gets the text of :func:`out_of_memory`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, cast
 
@@ -95,7 +96,8 @@ def _held(
         spread = f"spread over {parts} ranks" if parts > 1 else "whole on each rank"
         sizes = _sizes(params, states, parts, spreads_gradients)
         text = f"{head}, {spread}\n  {_told(sizes)}{unknown}"
-        return text, {} if states is None else sizes | {"step": more / parts}
+        stepping = sum(_sizes(params, states, parts).values()) + more / parts  # all gradients are reduced by then
+        return text, {} if states is None else sizes | {"step": stepping}
     try:
         of_stage = stages(model)
     except ConfigError as error:
@@ -163,15 +165,18 @@ def _activations(
     and drops them; elsewhere they stay until the step's end.
     """
     narrow = precision.compute_dtype
-    keeps = gathering is None and window == 1  # gradients fill memory as activations leave it
+    parts = _parts(strategy) if window == 1 else 0  # gradients fill memory as activations leave it
+    groups = [] if gathering is None else gathering.groups
     try:
         precision = copy.copy(precision)
         precision.open(torch.device("cpu"))
         with preserve_generators(), silenced(["LT528"]):  # its self.log is not heard
             batch = precision.convert_input(_first_batch(loaders))
-            kept, most = _kept(module, narrow, precision, batch, keeps)
+            kept, most = _kept(module, narrow, precision, batch, parts, groups)
             sharded = strategy.capabilities.sharded_parameters
-            whole, most = (kept, most) if narrow is None or sharded else _kept(module, None, precision, batch, keeps)
+            whole, most = (
+                (kept, most) if narrow is None or sharded else _kept(module, None, precision, batch, parts, [])
+            )
     except Exception as error:  # whatever a user's loader or step asks of a run
         return f"activations: not counted: {str(error).partition(chr(10))[0]}"
     copies = f"; {str(narrow).removeprefix('torch.')} copies of the weights: {_gb(whole - kept)}" * (whole > kept)
@@ -182,15 +187,20 @@ def _activations(
     buckets = sizes["gradients"] * (getattr(strategy, "ddp_arguments", {}).get("gradient_as_bucket_view") is False)
     gathered = 0 if gathering is None else gathering.whole
     held = buckets + sizes["parameters"] + sizes["gradients"] + sizes["optimizers"]
-    parts = [f"{_gb(gathered)} of layers gathered at a time"] * bool(gathered)
-    parts += [f"{_gb(buckets)} of DDP's buckets (gradient_as_bucket_view=True saves them)"] * bool(buckets)
-    fullest = f"forward and backward at their fullest: {_gb(held - keeps * sizes['gradients'] + most + gathered)}"
-    told = "\n  ".join([told, ", with ".join([fullest, " and ".join(parts)] if parts else [fullest])])
-    return f"{told}\n  the optimizers' step at its fullest: {_gb(held + sizes['step'])}"
+    known = [f"{_gb(gathered)} of layers gathered at a time"] * bool(gathered)
+    known += [f"{_gb(buckets)} of DDP's buckets (gradient_as_bucket_view=True saves them)"] * bool(buckets)
+    fullest = f"forward and backward at their fullest: {_gb(held - bool(parts) * sizes['gradients'] + most + gathered)}"
+    told = "\n  ".join([told, ", with ".join([fullest, " and ".join(known)] if known else [fullest])])
+    return f"{told}\n  the optimizers' step at its fullest: {_gb(buckets + sizes['step'])}"
 
 
 def _kept(
-    module: LightningModule, weights: torch.dtype | None, precision: Precision, batch: Any, keeps: bool
+    module: LightningModule,
+    weights: torch.dtype | None,
+    precision: Precision,
+    batch: Any,
+    parts: int,
+    groups: Sequence[Sequence[int]],
 ) -> tuple[int, int]:
     """Return the bytes that a step keeps for backward beside the module's own tensors, and the most that it makes.
 
@@ -199,7 +209,8 @@ def _kept(
         weights: type of its parameters.
         precision: around the step.
         batch: its first.
-        keeps: whether gradients of parameters stay.
+        parts: over how many ranks gradients are spread as they are made; 0: into memory that is there already.
+        groups: numbers of the parameters whose gradients are whole until all are there; others' are spread at once.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, for those who ask
 
@@ -220,17 +231,43 @@ def _kept(
             own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
             size = sum(tensor.untyped_storage().nbytes() for number, tensor in kept.items() if number not in own)
             kept.clear()
-            for param in model.parameters():
-                if param.requires_grad and not keeps:
-                    param.register_post_accumulate_grad_hook(_drop)  # type: ignore[no-untyped-call]
+            if parts != 1:
+                reduction = _Reduction([param.dtype for param in module.parameters()], parts)
+                reduction.watch(list(model.parameters()), groups)
             loss = output["loss"] if isinstance(output, Mapping) else output
             del output
             loss.backward()
     return size, counter.most
 
 
-def _drop(param: Tensor) -> None:
-    param.grad = None
+class _Reduction:
+    """Gradients that are spread over ranks while backward runs.
+
+    Args:
+        types: of the parameters' gradients, when they are reduced.
+        parts: over how many ranks; 0: into memory that is there already.
+    """
+
+    def __init__(self, types: list[torch.dtype], parts: int) -> None:
+        self._types, self._parts = types, parts
+        self._spread, self._sent = list[Tensor](), torch.empty(0)
+
+    def watch(self, params: list[nn.Parameter], groups: Sequence[Sequence[int]]) -> None:
+        for numbers in groups or [[number] for number in range(len(params))]:
+            members = [(params[number], self._types[number]) for number in numbers if params[number].requires_grad]
+            for param, _ in members:
+                param.register_post_accumulate_grad_hook(partial(self._reduce, members))  # type: ignore[no-untyped-call]
+
+    def _reduce(self, members: list[tuple[nn.Parameter, torch.dtype]], _: Tensor) -> None:
+        """Reduce a group's gradients when the last one is there; what is sent stays until the next group's."""
+        if any(param.grad is None for param, _ in members):
+            return
+        sizes = [(param.numel(), kind) for param, kind in members]
+        if len(members) > 1:
+            self._sent = torch.empty(sum(size for size, _ in sizes), dtype=members[0][1])
+        for member, _kind in members:
+            member.grad = None
+        self._spread += [torch.empty(size // self._parts, dtype=kind) for size, kind in sizes if self._parts]
 
 
 def _sent(module: LightningModule, strategy: Strategy, gathering: Any | None, window: int) -> str:

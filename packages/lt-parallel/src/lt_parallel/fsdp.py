@@ -74,6 +74,7 @@ class Gathering(NamedTuple):
         each_batch: whether each batch's gradients are reduced, or their sum once.
         shards: ranks that share what is gathered.
         copies: ranks that hold the same shard.
+        groups: numbers of the parameters whose gradients are reduced together; none where layers are split too.
     """
 
     whole: float
@@ -82,6 +83,7 @@ class Gathering(NamedTuple):
     each_batch: bool
     shards: int
     copies: int
+    groups: list[list[int]]
 
 
 class _Root(nn.Module):
@@ -302,15 +304,12 @@ class FSDP(Distributed):
             narrow: the precision's type of gathered layers; None: their own.
         """
         dtype = narrow if self._mixed_precision is None else self._mixed_precision.param_dtype
-        seen = set[nn.Parameter]()
-
-        def size(part: nn.Module) -> int:
-            own = [param for param in part.parameters() if param not in seen]
-            seen.update(own)
-            return sum(param.numel() * (dtype or param.dtype).itemsize for param in own)
-
-        groups = [size(part) for part in reversed(self._chosen(module))]
-        outer, reshards = size(module), self._arguments["reshard_after_forward"]
+        parts = [*reversed(self._chosen(module)), module]
+        left = {param: number for number, param in enumerate(module.parameters())}
+        numbers = [[left.pop(param) for param in part.parameters() if param in left] for part in parts]
+        params = list(module.parameters())
+        *groups, outer = (sum(params[n].numel() * (dtype or params[n].dtype).itemsize for n in own) for own in numbers)
+        reshards = self._arguments["reshard_after_forward"]
         sizes = self.mesh_sizes
         copies = sizes.get("replicate", sizes.get("data_replicate", 1))
         split = prod(size for name, size in sizes.items() if name.startswith("tensor"))
@@ -324,6 +323,7 @@ class FSDP(Distributed):
             each_batch=self._sync_each_batch,
             shards=shards,
             copies=copies,
+            groups=numbers if split == 1 else [],
         )
 
     # ---- step --------------------------------------------------------------------------------------------------------
