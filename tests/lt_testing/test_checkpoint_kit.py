@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import math
 import os
 import pickle
 import shutil
@@ -218,7 +219,72 @@ class CopiesLate(LosesBackgroundErrors):
         return checkpoint
 
 
+class SortsKeys(Packed):
+    def own(self, checkpoint):
+        return dict(sorted(super().own(checkpoint).items()))
+
+
+class TuplesAreLists(Packed):
+    """As JSON has them."""
+
+    def own(self, checkpoint):
+        return self.listed(super().own(checkpoint))
+
+    def listed(self, value):
+        if isinstance(value, dict):
+            return {name: self.listed(inner) for name, inner in value.items()}
+        return [*map(self.listed, value)] if isinstance(value, (list, tuple)) else value
+
+
+class OneForEachPointer(Packed):
+    """Writes a tensor once, and takes a part of it that begins where it does for the same."""
+
+    def own(self, checkpoint):
+        seen = {}
+        return plain_tree(
+            dict(checkpoint), tensor=lambda tensor: seen.setdefault(tensor.data_ptr() or id(tensor), tensor.clone())
+        )
+
+
+class SmallNumbers(Packed):
+    """Has 32 bits for an integer."""
+
+    def own(self, checkpoint):
+        return {name: min(v, 2**31) if type(v) is int else v for name, v in super().own(checkpoint).items()}
+
+
+class FiniteNumbers(Packed):
+    """Has no infinity, as strict JSON."""
+
+    def own(self, checkpoint):
+        tree = super().own(checkpoint)
+        return {name: None if isinstance(v, float) and math.isinf(v) else v for name, v in tree.items()}
+
+
+class AtLeastOneDimension(Packed):
+    def own(self, checkpoint):
+        return plain_tree(super().own(checkpoint), tensor=torch.atleast_1d)
+
+
+class DoublesAreSingles(Packed):
+    def own(self, checkpoint):
+        return plain_tree(super().own(checkpoint), tensor=lambda t: t.float() if t.dtype == torch.float64 else t)
+
+
+class FlagsAreBytes(Packed):
+    def own(self, checkpoint):
+        return plain_tree(super().own(checkpoint), tensor=lambda t: t.byte() if t.dtype == torch.bool else t)
+
+
 FORMATS = [
+    (SortsKeys, "test_what_was_saved_comes_back"),
+    (TuplesAreLists, "test_what_was_saved_comes_back"),
+    (OneForEachPointer, "test_what_was_saved_comes_back"),
+    (SmallNumbers, "test_what_was_saved_comes_back"),
+    (FiniteNumbers, "test_what_was_saved_comes_back"),
+    (AtLeastOneDimension, "test_what_was_saved_comes_back"),
+    (DoublesAreSingles, "test_what_was_saved_comes_back"),
+    (FlagsAreBytes, "test_what_was_saved_comes_back"),
     (RunsCode, "test_reading_runs_no_code_of_the_file"),
     (RunsCodeOfPlainPickles, "test_reading_runs_no_code_of_the_file"),
     (ComparesNoChecksum, "test_a_flipped_byte_is_an_error_or_changes_nothing"),

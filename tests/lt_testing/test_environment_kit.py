@@ -1,7 +1,7 @@
 """The kit for environments: core's own pass it, and wrong ones do not."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pytest
 import torch
@@ -122,7 +122,60 @@ class DrawsItsPort(Cluster):
         return {"main_port": int(torch.randint(20000, 30000, ()))}
 
 
+class Cyclic(Cluster):
+    """Counts ranks over the nodes, as it believes that its scheduler does."""
+
+    @classmethod
+    def mistaken(cls, rank):
+        world_size, here = int(os.environ["MINE_SIZE"]), int(os.environ["MINE_LOCAL_SIZE"])
+        return {"rank": rank % here * (world_size // here) + rank // here}
+
+
+class CountsRestarts(Cluster):
+    @classmethod
+    def mistaken(cls, rank):
+        return {"restart_count": rank}
+
+
+class EachItsOwnHead(Cluster):
+    @classmethod
+    def mistaken(cls, rank):
+        return {"main_address": f"node{rank}"}
+
+
+class OneHere(Cluster):
+    @classmethod
+    def mistaken(cls, rank):
+        return {"local_world_size": 1}
+
+
+class Plain(Cluster):
+    """Returns an environment of no name."""
+
+    @classmethod
+    def detect(cls):
+        found = super().detect()
+        return found and Environment(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+
+class OfTheLastCall(Cluster):
+    """Keeps what it found."""
+
+    found = None
+
+    @classmethod
+    def detect(cls):
+        cls.found = cls.found or super().detect()
+        return cls.found
+
+
 CAUGHT_BY = [
+    (Cyclic, "test_each_rank_knows_its_numbers"),
+    (CountsRestarts, "test_nothing_is_to_be_launched_where_the_scheduler_has_started_all"),
+    (EachItsOwnHead, "test_all_ranks_meet_at_one_place"),
+    (OneHere, "test_each_rank_knows_its_numbers"),
+    (Plain, "test_nothing_is_to_be_launched_where_the_scheduler_has_started_all"),
+    (OfTheLastCall, "test_each_rank_knows_its_numbers"),
     (AlwaysThere, "test_without_its_variables_it_is_not_in_force"),
     (SeveralOfRank0, "test_a_number_that_is_none_makes_no_other_rank"),
     (LocalRanksOfTheJob, "test_each_rank_knows_its_numbers"),

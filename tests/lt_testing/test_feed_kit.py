@@ -1,5 +1,7 @@
 """The kit for feeds: core's own passes it, and wrong ones do not."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 
@@ -85,7 +87,55 @@ class EveryOtherBatch(Feed):
         return iter(list(super()._open())[self.shard.index :: self.shard.count])
 
 
+class SwallowsErrors(Feed):
+    """Ends the epoch where the data fail."""
+
+    def _open(self):
+        return self._until_an_error(super()._open())
+
+    def _until_an_error(self, batches):
+        with suppress(ArithmeticError):
+            yield from batches
+
+
+class CountsWhatItWillRead(Feed):
+    def __iter__(self):
+        iterator = super().__iter__()
+        self.batches_done = self.num_batches or 0
+        return iterator
+
+
+class CountsSamples(Feed):
+    @property
+    def num_batches(self):
+        return len(self.loader.dataset) if hasattr(self.loader, "dataset") else super().num_batches
+
+
+class GoesOnAfterABreak(Feed):
+    """Keeps the iterator of an epoch that was left."""
+
+    kept = None
+
+    def __iter__(self):
+        self.kept = self.kept or super().__iter__()
+        yield from self.kept
+        self.kept = None
+
+
+class ChangesItsState(Feed):
+    """Draws when it is asked where it is."""
+
+    def state_dict(self):
+        torch.rand(1)
+        return super().state_dict()
+
+
 CAUGHT_BY = [
+    (SwallowsErrors, "test_the_user_s_error_comes_out_after_the_batches_before_it"),
+    (CountsWhatItWillRead, "test_batches_done_are_counted"),
+    (CountsSamples, "test_it_has_as_many_batches_as_the_loader_says"),
+    (GoesOnAfterABreak, "test_an_epoch_that_was_left_begins_anew"),
+    (ChangesItsState, "test_asking_for_the_state_changes_nothing"),
     (Waits, "test_the_loader_s_iterator_is_made_at_once"),
     (ReadsAhead, "test_no_batch_is_read_before_it_is_asked_for"),
     (Draws, "test_the_batches_are_those_of_the_plain_loop"),

@@ -1,7 +1,11 @@
 """The kits for small parts: core's own pass them, and wrong ones do not."""
 
+import os
+import random
 import threading
+from contextlib import nullcontext
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -134,7 +138,33 @@ class Littering(Counting):
         Path("counted.txt").write_text(str(self.batches))
 
 
+class DrawingInPython(Counting):
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        random.random()
+
+
+class Augmenting(Counting):
+    """Writes into the loader's own tensors."""
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        batch[0].mul_(1.5)
+
+
+class Freezing(Counting):
+    def on_fit_end(self, trainer, pl_module):
+        pl_module.requires_grad_(False)
+
+
+class Telling(Counting):
+    def on_fit_start(self, trainer, pl_module):
+        os.environ["COUNTED"] = "1"
+
+
 CALLBACKS = [
+    (DrawingInPython, "test_training_is_the_same_with_it"),
+    (Augmenting, "test_training_is_the_same_with_it"),
+    (Freezing, "test_training_is_the_same_with_it"),
+    (Telling, "test_training_is_the_same_with_it"),
     (Drawing, "test_training_is_the_same_with_it"),
     (Changing, "test_training_is_the_same_with_it"),
     (Evaluating, "test_training_is_the_same_with_it"),
@@ -161,7 +191,8 @@ def test_a_wrong_callback_fails_where_it_is_wrong(kind, test, caught_by):
         def make_callback(self, folder):
             return kind()
 
-    assert caught_by(Wrong, test)
+    with mock.patch.dict(os.environ):
+        assert caught_by(Wrong, test)
 
 
 class Greedy(Accelerator):
@@ -231,7 +262,55 @@ class TakesTheFirst(Accelerator):
         return [0, 0]
 
 
+class AllOnTheFirst(Accelerator):
+    """Opens another device than it was given."""
+
+    device_type = "meta"
+
+    def count(self):
+        return 2
+
+    def torch_device(self, index):
+        return torch.device("meta", 0)
+
+
+class Sorts(Accelerator):
+    def count(self):
+        return 3
+
+    def parse_devices(self, devices):
+        return sorted(super().parse_devices(devices))
+
+
+class ForgetsItsGenerator(Accelerator):
+    def generator_state(self):
+        return torch.get_rng_state()
+
+    def restore_generator(self, state):
+        pass
+
+
+class SeedsForItsGenerator(ForgetsItsGenerator):
+    """Keeps the seed, and not where its numbers are."""
+
+    def generator_state(self):
+        return torch.initial_seed()
+
+    def restore_generator(self, state):
+        torch.manual_seed(state)
+
+
+class AutoTakesOneMore(Accelerator):
+    def parse_devices(self, devices):
+        return [0, 1] if devices == "auto" else super().parse_devices(devices)
+
+
 ACCELERATORS = [
+    (AllOnTheFirst, "test_two_devices_of_one_index_are_the_same"),
+    (Sorts, "test_auto_takes_its_own_number_and_minus_one_takes_all"),
+    (ForgetsItsGenerator, "test_an_opened_device_computes"),
+    (SeedsForItsGenerator, "test_an_opened_device_computes"),
+    (AutoTakesOneMore, "test_auto_takes_its_own_number_and_minus_one_takes_all"),
     (Greedy, "test_counts_below_one_are_errors"),
     (Greedy, "test_what_is_no_count_is_an_error"),
     (Greedy, "test_more_devices_than_there_are_is_an_error_that_counts_them"),
@@ -307,7 +386,49 @@ class Underflows(Precision):
         return map_batch(lambda v: v * (v.abs() > 9) if torch.is_tensor(v) and v.is_floating_point() else v, batch)
 
 
+class StepsTwice(Precision):
+    def step(self, optimizer, take_step):
+        take_step()
+        return take_step()
+
+
+class StaysInAutocast(Precision):
+    """Enters the context of its steps once for all."""
+
+    def wrap_step(self, step):
+        torch.autocast("cpu", torch.bfloat16).__enter__()
+        return step
+
+
+class LeavesItsType(Precision):
+    def init_context(self):
+        torch.set_default_dtype(torch.float64)
+        return nullcontext()
+
+
+class OtherNewParameters(Precision):
+    """Makes parameters in another type than it converts to."""
+
+    def convert_module(self, module):
+        return module.double()
+
+
+class GradientsStayOff(Precision):
+    def wrap_step(self, step):
+        def run(*args):
+            result = step(*args)
+            torch.set_grad_enabled(False)
+            return result
+
+        return run
+
+
 PRECISIONS = [
+    (StepsTwice, "test_a_step_is_taken_and_its_answer_passed_on"),
+    (StaysInAutocast, "test_its_contexts_end"),
+    (LeavesItsType, "test_its_contexts_end"),
+    (OtherNewParameters, "test_its_contexts_end"),
+    (GradientsStayOff, "test_its_contexts_end"),
     (Scaled, "test_gradients_are_of_their_true_size_after_unscale"),
     (Scaled, "test_a_run_that_resumes_ends_as_the_uninterrupted_one"),
     (Flat, "test_integers_and_text_of_a_batch_stay_what_they_are"),
@@ -326,7 +447,12 @@ def test_a_wrong_precision_fails_where_it_is_wrong(kind, test, caught_by):
         def make_precision(self):
             return kind()
 
-    assert caught_by(Wrong, test)
+    try:
+        assert caught_by(Wrong, test)
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+        torch.set_autocast_enabled("cpu", False)
 
 
 @pytest.mark.parametrize("kit", [AcceleratorKit, CallbackKit, CheckpointKit, PrecisionKit])

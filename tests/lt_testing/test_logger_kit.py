@@ -288,7 +288,65 @@ class StateOfTensors(Lines):
         return {**super().state_dict(), "path": self.file}
 
 
+class WritesAllButTheLast(Lines):
+    """Keeps the row that it thinks is still being filled."""
+
+    def save(self):
+        last = self.rows[-1:]
+        self.rows = self.rows[:-1]
+        super().save()
+        self.rows = last
+
+
+class TakesTheEpochOut(Lines):
+    def log_metrics(self, metrics, step=None):
+        metrics.pop("value", None)
+        super().log_metrics(metrics, step)
+
+
+class OneBufferForAll(Lines):
+    def __init__(self, save_dir, rows=[]):  # noqa: B006  the mistake
+        super().__init__(save_dir)
+        self.rows = rows
+
+
+class OwnNames(Lines):
+    def log_metrics(self, values, global_step=None):
+        super().log_metrics(values, global_step)
+
+
+class CountsByItself(Lines):
+    count = -1
+
+    def log_metrics(self, metrics, step=None):
+        self.count += 1
+        super().log_metrics(metrics, self.count)
+
+
+class LeavesItsThread(Lines):
+    def finalize(self, status):
+        super().finalize(status)
+        self.thread = threading.Thread(target=threading.Event().wait, args=(5,))
+        self.thread.start()
+
+
+class AlwaysRaises(Lines):
+    """Has no place for an answer that a run failed."""
+
+    def finalize(self, status):
+        super().finalize(status)
+        assert status == "success"
+
+
 CAUGHT_BY = [
+    (WritesAllButTheLast, "test_rows_are_there_after_save"),
+    (WritesAllButTheLast, "test_rows_are_there_after_finalize"),
+    (TakesTheEpochOut, "test_a_dict_changed_later_is_logged_as_it_was"),
+    (OneBufferForAll, "test_two_runs_get_two_versions"),
+    (OwnNames, "test_rows_are_there_after_save"),
+    (CountsByItself, "test_many_rows_come_in_order"),
+    (LeavesItsThread, "test_logging_goes_on_after_finalize"),
+    (AlwaysRaises, "test_logging_goes_on_after_finalize"),
     (ClearsFirst, "test_rows_that_could_not_be_written_come_with_the_next"),
     (WritesAllAgain, "test_a_new_name_later_loses_no_row"),
     (KeepsTheDict, "test_a_dict_changed_later_is_logged_as_it_was"),

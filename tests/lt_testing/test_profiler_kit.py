@@ -1,7 +1,10 @@
 """The kit for profilers: core's own pass it, and wrong ones do not."""
 
+import os
+import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -148,7 +151,55 @@ class NotTwice(Counting):
         assert not self.calls, "used already"
 
 
+class Traces(Counting):
+    """Does not stop what it has started."""
+
+    def start(self, stage, log_dir):
+        sys.setprofile(lambda *_: None)
+
+
+class SetsAVariable(Counting):
+    def start(self, stage, log_dir):
+        os.environ["COUNTING"] = log_dir
+
+
+class CallsTwice(Counting):
+    """Warms up."""
+
+    def wrap(self, name, function):
+        counted = super().wrap(name, function)
+
+        def warmed(*args, **kwargs):
+            counted(*args, **kwargs)
+            return counted(*args, **kwargs)
+
+        return warmed
+
+
+class TakesNoKeywords(Counting):
+    def wrap(self, name, function):
+        counted = super().wrap(name, function)
+        return lambda *args: counted(*(args or ()))
+
+
+class ForgetsTheRest(Counting):
+    """Ends its measuring where a block fails."""
+
+    @contextmanager
+    def profile(self, name):
+        self.running = getattr(self, "running", 0)
+        assert self.running == 0, f"{name} stands in another block"
+        self.running += 1
+        yield
+        self.running -= 1
+
+
 CAUGHT_BY = [
+    (Traces, "test_no_random_number_is_drawn"),
+    (SetsAVariable, "test_no_random_number_is_drawn"),
+    (CallsTwice, "test_arguments_and_result_pass_through_one_call"),
+    (TakesNoKeywords, "test_arguments_and_result_pass_through_one_call"),
+    (ForgetsTheRest, "test_measured_calls_may_stand_in_one_another"),
     (LosesResults, "test_arguments_and_result_pass_through_one_call"),
     (SwallowsErrors, "test_an_error_comes_out_and_measuring_goes_on"),
     (StopsAtTheEndOfTheData, "test_the_end_of_the_data_is_no_error"),
@@ -171,4 +222,8 @@ def test_a_wrong_profiler_fails_where_it_is_wrong(kind, test, caught_by):
         def make_profiler(self, folder):
             return kind()
 
-    assert caught_by(Wrong, test)
+    try:
+        with mock.patch.dict(os.environ):
+            assert caught_by(Wrong, test)
+    finally:
+        sys.setprofile(None)

@@ -142,6 +142,11 @@ class TwoForwards(Step):
     def close(self, handle, index):
         handle.close()
 
+    def step_by_itself(self, handle):
+        if handle.take_step(handle.optimizers[0]):
+            handle.stepped()
+        handle.close(steps=False)
+
 
 class RunningTwo(RunningStep):
     def __init__(self, handle, step):
@@ -186,7 +191,7 @@ class StepsEachBatch(TwoForwards):
 
     def close(self, handle, index):
         handle.prepare(handle.optimizers[0])
-        handle.close(stepped=handle.take_step(handle.optimizers[0]))
+        self.step_by_itself(handle)
 
 
 @dataclass(frozen=True)
@@ -195,9 +200,9 @@ class LosesTheShortWindow(TwoForwards):
         size = handle.settings.accumulate_grad_batches
         if (index + 1) % size == 0:
             handle.prepare(handle.optimizers[0])
-            handle.close(stepped=handle.take_step(handle.optimizers[0]))
+            self.step_by_itself(handle)
         else:
-            handle.close(stepped=False)
+            handle.close(steps=False)
 
 
 @dataclass(frozen=True)
@@ -213,7 +218,8 @@ class ForgetsTheScale(TwoForwards):
 
     def close(self, handle, index):
         handle.optimizers[0].step()
-        handle.close(stepped=True)
+        handle.stepped()
+        handle.close(steps=False)
 
 
 @dataclass(frozen=True)
@@ -229,7 +235,7 @@ class UnscalesTwice(TwoForwards):
 class Unclipped(TwoForwards):
     def close(self, handle, index):
         handle.precision.unscale(handle.optimizers[0])
-        handle.close(stepped=handle.take_step(handle.optimizers[0]))
+        self.step_by_itself(handle)
 
 
 @dataclass(frozen=True)
@@ -244,7 +250,7 @@ class CountsNoStep(TwoForwards):
     def close(self, handle, index):
         handle.prepare(handle.optimizers[0])
         handle.take_step(handle.optimizers[0])
-        handle.close(stepped=False)
+        handle.close(steps=False)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ The last tests train with the Trainer that is installed (lt-loops), and are skip
 import contextlib
 import errno
 import io
+import math
 import os
 import pickle
 import time
@@ -375,14 +376,16 @@ def _no_space(tree: Any) -> None:
 
 def _tree() -> dict[str, Any]:
     """Return a nest of everything that a checkpoint holds."""
+    numbers = torch.arange(6.0)
     tree = {
-        "weights": {"w": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(2.5, dtype=torch.float64)},
+        "weights": {"w": numbers.reshape(2, 3), "row": numbers[:3], "b": torch.tensor(2.5, dtype=torch.float64)},
         "half": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
         "empty": torch.empty(0, 3),
-        "flags": torch.tensor([True, False]),
-        "strided": torch.arange(6.0).reshape(2, 3).t(),
+        "flags": numbers > 1,
+        "strided": numbers.reshape(2, 3).t(),
         "count": 2**40,
         "rate": 0.1,
+        "best": math.inf,
         "name": "lt \u2713",
         "nothing": None,
         "list": [1, 2.5, "x", [True], (1, "pair")],

@@ -224,8 +224,14 @@ class ProfilerKit(Kit):
             profiler.step()
 
     def _trainer(self, folder: Path, **arguments: Any) -> Any:
-        given = {"profiler": self.make_profiler(folder), "max_epochs": 2, "devices": 1, "num_sanity_val_steps": 1}
-        return quiet_trainer(self, folder, **{**given, **arguments})
+        wanted = {
+            "profiler": self.make_profiler(folder),
+            "max_epochs": 2,
+            "devices": 1,
+            "num_sanity_val_steps": 1,
+            **arguments,
+        }
+        return quiet_trainer(self, folder, **wanted)
 
 
 def _fail(error: Exception) -> None:
