@@ -106,8 +106,9 @@ def listen(folder: Path, rank: int) -> None:
 def _answer(folder: Path, rank: int) -> None:
     with contextlib.suppress(OSError):  # the job's folder is gone
         while True:
-            with (folder / f"ask_{rank}").open("rb") as asked:  # waits until somebody opens it to write
+            with (path := folder / f"ask_{rank}").open("rb") as asked:  # waits until somebody opens it to write
                 asked.read()
+            path.stat()  # an error if it was hushed: a file would be left behind
             draft = folder / f"calls_{rank}.draft"
             draft.write_text(json.dumps(recorded()), "utf-8")
             draft.replace(folder / f"calls_{rank}.json")
