@@ -122,6 +122,41 @@ def test_without_a_seed_the_fit_of_two_processes_makes_ranks_equal_and_the_files
         assert (first[call]["log_dir"], first[call]["best"]) == (second[call]["log_dir"], second[call]["best"])
 
 
+@pytest.fixture(scope="module")
+def calls_of_rank_0(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("calls"), "rank 0 makes some alone")
+
+
+def test_each_rank_has_the_outcome_of_its_own_call_where_rank_0_makes_some_alone(calls_of_rank_0):
+    done, first, second = calls_of_rank_0
+    assert done.returncode == 0, done.stderr
+    alone = {"rank 0 alone, early", "loop after fits 0", "helper 0", "validate by name", "checkpoint one", "loop 0"}
+    assert list(second) == [call for call in first if call not in alone]
+    for call, said in second.items():
+        if call == "loop 1":  # nothing tells the calls of this loop apart but the data
+            assert said["seen"] != said["expected"]
+        else:
+            assert said["seen"] == said["expected"], call
+            assert (said["log_dir"], said["best"]) == (first[call]["log_dir"], first[call]["best"]), call
+    assert all(said["seen"] == said["expected"] for said in first.values())
+
+
+def test_calls_that_nothing_tells_apart_are_counted_and_reported(calls_of_rank_0):
+    done, *_ = calls_of_rank_0
+    (line,) = [line for line in done.stderr.splitlines() if "[LT776]" in line]
+    assert "Rank 1 has made 1 of the 2 calls on one device that rank 0 has made in one_process.py:" in line
+
+
+def test_the_outcomes_that_nobody_takes_are_few_and_go_with_the_job(tmp_path):
+    done, first, second = run(tmp_path, "ten fits of rank 0 alone")
+    assert done.returncode == 0, done.stderr
+    assert first["fit 9"]["kept"] == 8
+    assert not Path(first["fit 9"]["job"]).exists()
+    assert second["late"]["said"].startswith("RankError: Rank 1 waits for a run of rank 0 on one device (fit of Net), ")
+    assert first["fit on 2"]["returns_results"] is second["fit on 2"]["returns_results"] is False
+    assert first["test on 1"]["returns_results"] is second["test on 1"]["returns_results"] is False
+
+
 ENDS = {
     "raises": (1, "Refused: this batch"),
     "dies": (-signal.SIGKILL, "Rank 0 of 2 was killed by SIGKILL"),
@@ -129,7 +164,7 @@ ENDS = {
     "told to end": (128 + signal.SIGTERM, ""),
     "all told to end": (128 + signal.SIGINT, "Ctrl-C: test ends after this batch"),
     "stands still before the others": (1, "Ranks [1] of 2 did not start within 2 s"),
-    "others alone": (1, r"Rank 1 waits for a run of rank 0 on one device, and rank 0's script is over."),
+    "others alone": (1, "Rank 1 waits for a run of rank 0 on one device (test of Net), and rank 0's script is over"),
     "others alone, then a fit": (1, "All ranks wait for one another"),
 }
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from lt_core.strategy import SingleDevice
-from lt_strategies import Kubernetes, LaunchedEnvironment, Lsf, Mpi, Plain, Slurm, Torchrun, job
+from lt_strategies import Kubernetes, LaunchedEnvironment, Lsf, Mpi, Plain, Slurm, Torchrun
 from lt_strategies.watch import page
 from lt_testing import EnvironmentKit
 
@@ -144,11 +144,10 @@ class TestLaunched(EnvironmentKit):
         monkeypatch.setattr(page, "RAISE_SIGNAL", None)
         monkeypatch.setattr(atexit, "register", lambda function: None)
         monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-        monkeypatch.setattr(job, "_client", None)
         monkeypatch.setattr(SingleDevice, "launcher", None)
 
     def make_variables(self, place):
-        job._client = None
+        SingleDevice.launcher = None
         return {
             "LT_WATCHER": os.getppid(),
             "LT_JOB": self.folders[place.world_size],

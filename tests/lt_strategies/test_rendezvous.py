@@ -14,7 +14,8 @@ from torch.distributed import HashStore
 from lt_core import Accelerator, Placement
 from lt_core.environment import Environment
 from lt_core.errors import RankError
-from lt_strategies import DDP, group, job
+from lt_core.strategy import SingleDevice
+from lt_strategies import DDP, group
 from lt_strategies.rendezvous import meet
 from lt_strategies.watch.page import Line
 
@@ -66,7 +67,7 @@ def test_a_rank_that_is_still_in_a_run_of_its_own_is_waited_for_beyond_the_timeo
             signs[0] = time.monotonic()
         meet(store, 1, 2, LONG)
 
-    monkeypatch.setattr(job, "_client", Client())
+    monkeypatch.setattr(SingleDevice, "launcher", Client())
     late = threading.Thread(target=be_rank_1)
     late.start()
     assert meet(store, 0, 2, short)
@@ -82,7 +83,7 @@ def test_the_sign_of_one_rank_excuses_no_other(monkeypatch, alive):
         def line(self, rank):
             return Line(beat=time.monotonic() if rank in alive else 0.0)
 
-    monkeypatch.setattr(job, "_client", Client())
+    monkeypatch.setattr(SingleDevice, "launcher", Client())
     failed = []
 
     def wait():

@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 import lt as pl
+from lt_strategies.job import rank_client
 
 FOLDER, SCENARIO = Path(sys.argv[1]), sys.argv[2]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
@@ -48,6 +49,8 @@ class Net(pl.LightningModule):
         return loss
 
     def validation_step(self, batch, batch_idx):
+        if self.on_test is not None and SCENARIO == "rank 0 makes some alone":
+            self.on_test()
         self.log("val", self.error(batch))
 
     def test_step(self, batch, batch_idx):
@@ -149,11 +152,66 @@ def all_calls():
     tell("test on as many as there are", net, made, results=made.test(net, loader(), verbose=False))
 
 
+def some_alone():
+    net = Net()
+
+    def seen(name, stage, expected, **arguments):
+        """Make a call whose result says which data it was of; all in one line."""
+        made, data = trainer(1), DataLoader(TensorDataset(torch.full((4, 3), float(expected)), torch.zeros(4, 1)), 2)
+        net.on_test = lambda: net.log("seen", expected)
+        (results,) = getattr(made, stage)(net, data, verbose=False, **arguments)
+        tell(name, net, made, seen=results["seen"], expected=expected)
+
+    if RANK == 0:
+        seen("rank 0 alone, early", "test", 1)
+    seen("all, early", "test", 2)
+    for fold in range(2):
+        trainer(2, logger=False).fit(net, loader())
+        if RANK == 0 or fold > 0:
+            seen(f"loop after fits {fold}", "test", 3 + fold)
+    for number in range(2):
+        seen(f"loop of all {number}", "test", 5 + number)
+    if RANK == 0:
+        seen("helper 0", "test", 7)
+    seen("helper 1", "test", 8)
+    for stage in ("validate", "test"):
+        if RANK == 0 or stage == "test":
+            seen(f"{stage} by name", stage, 9)
+    if RANK == 0:
+        for name in ("one", "two"):
+            torch.save({"state_dict": net.state_dict()}, FOLDER / f"{name}.ckpt")
+    for name in ("one", "two"):
+        if RANK == 0 or name == "two":
+            seen(f"checkpoint {name}", "test", 10 + len(name), ckpt_path=FOLDER / f"{name}.ckpt")
+    for number in range(2):
+        if RANK == 0 or number == 1:
+            seen(f"loop {number}", "test", 20 + number)
+
+
+def ten_alone():
+    net = Net()
+    for made, name in ((trainer(2), "fit on 2"), (trainer(1), "test on 1")):
+        made.fit(net, loader()) if name == "fit on 2" else made.test(net, loader(), verbose=False)
+        tell(name, net, made, returns_results=made.strategy.capabilities.returns_results)
+    job = rank_client().folder
+    while RANK and not (FOLDER / "ten").exists():
+        time.sleep(0.1)
+    try:
+        for number in range(10):
+            made = trainer(1, logger=False)
+            made.fit(net, loader())
+            kept = sum(path.stat().st_size > 0 for path in job.glob("one_process.py*.1"))
+            tell(f"fit {number}", net, made, kept=kept, job=str(job))
+        (FOLDER / "ten").touch()
+    except RuntimeError as error:
+        tell("late", net, made, said=f"{type(error).__name__}: {error}")
+
+
 def main():
     if SCENARIO != "not seeded":
         pl.seed_everything(5)
-    if SCENARIO == "all calls":
-        all_calls()
+    if SCENARIO in SCENARIOS:
+        SCENARIOS[SCENARIO]()
         return
     net = Net()
     if SCENARIO == "one process alone":  # as "all calls" begins
@@ -208,6 +266,8 @@ def main():
     results = made.test(net, loader(), verbose=False)
     tell("test on 1", net, made, results=results)
 
+
+SCENARIOS = {"all calls": all_calls, "rank 0 makes some alone": some_alone, "ten fits of rank 0 alone": ten_alone}
 
 if __name__ == "__main__":
     main()

@@ -122,7 +122,7 @@ def prepare(
             done(source).add("prepare_data")
 
     if ranks.world_size == 1:
-        if ranks.rank == 0:
+        if not ranks.rank:
             once()
         return
     on_one = plugins.find("data", "prepare")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final
 
 import torch
@@ -206,9 +206,9 @@ class Strategy(_Names, Interface):
                 f"num_nodes={nodes} ask for {asked}. Take strategy='ddp', or devices=1.",
                 code="LT121",
             )
-        same = (here, nodes) == (environment.local_world_size, environment.nodes)
-        unknown = environment.num_nodes == 0  # it may not know its nodes: then the product has to do
-        same = same or (unknown and asked == environment.world_size)
+        # it may not know its nodes: then the product has to do
+        same = not environment.num_nodes and asked == environment.world_size
+        same = same or (here, nodes) == (environment.local_world_size, environment.nodes)
         if environment.processes_exist and not same and not self.one_process:  # some would wait for ever
             ways = [f"devices={environment.local_world_size}"] if here != environment.local_world_size else []
             ways += [f"num_nodes={environment.nodes}"] if nodes != environment.nodes else []
@@ -227,14 +227,12 @@ class Strategy(_Names, Interface):
                 code="LT125",
             )
         self.placement = placement
-        alone = self.one_process and environment.world_size > 1
-        self.environment = Environment() if alone else environment
+        self.environment = Environment() if self.one_process and environment.world_size > 1 else environment
         if placement.launcher is not None:
             self.launcher = placement.launcher
         if hasattr(type(self), "device_mesh") and not self.capabilities.mesh:
             self.capabilities = replace(self.capabilities, mesh=True)
-        starts = self.world_size > 1 and not self.environment.processes_exist
-        if starts and isinstance(self.launcher, Launcher):
+        if self.world_size > 1 and not self.environment.processes_exist and isinstance(self.launcher, Launcher):
             self.capabilities = replace(self.capabilities, returns_results=self.launcher.returns_results)
 
     @property
@@ -448,18 +446,20 @@ class SingleDevice(Strategy):
     """One device in this process: the choice of ``strategy="auto"`` for one, and the name for ``isinstance``.
 
     Attributes:
-        said: what rank 0 has broadcast in this process, by the function that did: its first thousand values that are
-            no tensors. Ranks that are started later, and repeat its script, find the same folders and files by it.
+        said: what rank 0 has broadcast in this process, by the lines that led there: of each place the first hundred
+            values that are no tensors. Ranks that are started later, and repeat its script, find the same folders and
+            files by it.
     """
 
-    said: ClassVar[defaultdict[str, list[Any]]] = defaultdict(list)
+    said: ClassVar[defaultdict[Any, list[Any]]] = defaultdict(list)
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
-        said = self.said[sys._getframe(1).f_code.co_name]
         if isinstance(value, Tensor):  # names no file, and would be held for the life of the process
             return value
+        # where there are ranks, launchers are in between
+        said = self.said[tuple(line for frame, line in walk_stack(None) if frame.f_code.co_name != "launch")]
         if self.rank:
             return said.pop(0) if said else value
         said.append(value)
-        del said[1000:]
+        del said[100:]
         return value

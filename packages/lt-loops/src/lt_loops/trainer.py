@@ -412,7 +412,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     def _finish(self, run: Run, result: RunResult) -> None:
         """Take over the results of a run, print how to look at them, end the script after a signal."""
         self._run = run
-        if self.strategy.capabilities.returns_results:
+        if not run.begun:  # in this process
             take_over(run, result)
         run.status = result.status
         if run.stage == "fit":

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 import signal
-import threading
+import sys
 import time
-import traceback
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from traceback import walk_stack
 from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
-from lt_core.errors import RankError
+from lt_core.errors import RankError, warn
 from lt_core.launcher import Launcher, RunResult
 from lt_core.ranks import Ranks, Supervisor
 from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import SingleDevice, Strategy
 
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+_SIGNALS = "SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"
 _POLL = 0.1
 """Seconds between two looks for an outcome."""
+_KEPT = 8
+"""Outcomes on disk that some rank has not taken; of older ones the file is empty."""
 
 
 class Rank(Protocol):
@@ -39,11 +40,13 @@ class Rank(Protocol):
         folder: the job's, which this user alone can read.
         rank: of this process.
         world_size: ranks of the job.
+        meetings: runs of all ranks that are over.
     """
 
     folder: Path
     rank: int
     world_size: int
+    meetings: int
 
     def line(self, rank: int) -> Any:
         """Return the state of a rank: its script is over where ``ended`` is True."""
@@ -54,12 +57,18 @@ class Rank(Protocol):
     def give_sign(self) -> None:
         """Have the others wait for this rank from now on as long again, where they meet."""
 
+    def handling(self, names: Iterable[str], handler: Any) -> AbstractContextManager[None]:
+        """Handle signals otherwise for a while."""
+
 
 class _Signs(Supervisor):
-    """Gives a sign for each batch: a rank that stands still is waited for no longer than others."""
+    """Gives a sign where the setup is done and for each batch: a rank that stands still is waited for no longer."""
 
     def __init__(self, mine: Rank) -> None:
         self._mine = mine
+
+    def ready(self) -> None:
+        self._mine.give_sign()
 
     def batch_done(self, phase: str) -> None:
         self._mine.give_sign()
@@ -70,9 +79,16 @@ class _Signs(Supervisor):
 
 
 class Outcome(NamedTuple):
-    """The end of a run on rank 0: a RunResult or an exception, and the random generators before and after it."""
+    """The end of a run on rank 0.
+
+    Attributes:
+        value: a RunResult or an exception.
+        asked: the method, its module's class and its checkpoint.
+        before, after: the random generators.
+    """
 
     value: Any
+    asked: str
     before: dict[str, Any]
     after: dict[str, Any]
 
@@ -83,30 +99,29 @@ class OneProcess(Launcher):
 
     Before the ranks have met each runs alone: rank 0 did before it started the others, whose scripts come to the same
     place by the same run. They take rank 0's decisions in place of their own, which name its folders and files, and
-    write none. A call is known by its place in the script, so that rank 0 may make some alone.
+    write none. A call is known by its place in the script, its number there since the last run of all ranks, and what
+    it asks for, so that rank 0 may make some alone.
     """
 
     name = "one_process"
 
     def __init__(self, mine: Rank) -> None:
-        self._mine, self._calls = mine, Counter[str]()
+        self._mine, self._calls, self._meetings, self._unread = mine, Counter[str](), 0, deque[list[Path]]()
         self._decisions, self._threads = mine.folder / "decisions", 0
         if mine.rank == 0:
             self._decisions.write_bytes(_pickled(torch.get_num_threads(), SingleDevice.said))
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Any) -> RunResult:
-        if not dist.is_initialized():
-            return self._run_alone(fn, args, strategy)
-        act = self._lead if self._mine.rank == 0 else self._follow
-        value = self._mine.run(act, (self._name(), fn, args, strategy), copy(strategy))
-        if isinstance(value, BaseException):
-            raise value
-        result: RunResult = value
-        return result
-
-    def _run_alone(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> RunResult:
-        """Call ``fn(*args)`` as rank 0 did, and with its number of threads, on which the rounding of sums depends."""
-        usual = torch.get_num_threads()
+        if self._meetings != self._mine.meetings:
+            self.settle()
+        if dist.is_initialized():
+            act = self._lead if self._mine.rank == 0 else self._follow
+            value = self._mine.run(act, (_place(), fn, args, strategy), copy(strategy))
+            if isinstance(value, BaseException):
+                raise value
+            result: RunResult = value
+            return result
+        usual = torch.get_num_threads()  # on their number the rounding of sums depends
         if self._mine.rank and not self._threads:
             self._threads, SingleDevice.said = pickle.loads(self._decisions.read_bytes())
         torch.set_num_threads(self._threads or usual)
@@ -119,18 +134,26 @@ class OneProcess(Launcher):
             strategy.supervisor = before
             torch.set_num_threads(usual)
 
-    def _name(self) -> str:
-        """Return the name of this call, which is the same on all ranks."""
-        lines = [(Path(frame.f_code.co_filename).name, line) for frame, line in traceback.walk_stack(None)]
-        place = hashlib.blake2b(repr(lines).encode(), digest_size=8).hexdigest()
-        self._calls[place] += 1
-        return f"{place}-{self._calls[place]}"
+    def settle(self) -> None:
+        """Count the calls since the ranks last met anew, and warn where another rank has made some of rank 0's."""
+        for place, count in self._calls.items() if self._mine.rank == 0 else ():
+            for rank in range(1, self._mine.world_size):
+                left = sum(self._path(place, number, rank).exists() for number in range(1, count + 1))
+                if 0 < left < count:
+                    warn(
+                        f"Rank {rank} has made {count - left} of the {count} calls on one device that rank 0 has made "
+                        f"in {place.partition('-')[0]}, and may have taken the outcome of another one. Have all ranks "
+                        "make each call of a line, or rank 0 alone: if trainer.is_global_zero.",
+                        code="LT776",
+                    )
+        self._calls.clear()
+        self._meetings = self._mine.meetings
 
-    def _path(self, name: str, rank: int) -> Path:
-        """Return the file with the outcome for a rank, which deletes it."""
-        return self._mine.folder / f"{name}.{rank}"
+    def _path(self, place: str, number: int, rank: int) -> Path:
+        """Return the file with the outcome of a call for a rank, which deletes it."""
+        return self._mine.folder / f"{place}-{self._meetings}-{number}.{rank}"
 
-    def _lead(self, name: str, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> Any:
+    def _lead(self, place: str, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> Any:
         usual, before = strategy.capabilities, capture_generators()
         strategy.capabilities = replace(usual, returns_results=True)
         value: Any
@@ -140,7 +163,9 @@ class OneProcess(Launcher):
             value = error
         finally:
             strategy.capabilities = usual
-        draft, outcome = self._path(name, 0), Outcome(value, before, capture_generators())
+        self._calls[place] += 1
+        draft, *paths = (self._path(place, self._calls[place], rank) for rank in range(self._mine.world_size))
+        outcome = Outcome(value, _asked(fn, args), before, capture_generators())
         try:
             if isinstance(value, BaseException):
                 pickle.loads(pickle.dumps(value))
@@ -154,36 +179,62 @@ class OneProcess(Launcher):
                 code="LT768",
             )
             _save(draft, outcome._replace(value=told))
-        for rank in range(1, self._mine.world_size):
-            os.link(draft, self._path(name, rank))
+        for path in paths:
+            os.link(draft, path)
         draft.unlink()
+        self._unread.append(paths)
+        for path in self._unread.popleft() if len(self._unread) > _KEPT else ():
+            if path.exists():
+                path.write_bytes(b"")
         return value
 
-    def _follow(self, name: str, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> Any:
-        path, before = self._path(name, self._mine.rank), capture_generators()
-        with _ignoring(_SIGNALS):  # rank 0 heeds them; the outcome says so
-            while not path.exists():
-                if self._mine.line(0).ended and not path.exists():
+    def _follow(self, place: str, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> Any:
+        before, asked, made = capture_generators(), _asked(fn, args), [""]
+        outcome: Outcome
+        with self._mine.handling(_SIGNALS, signal.SIG_IGN):  # rank 0 heeds them; the outcome says so
+            while made[-1] != asked:  # rank 0 has made others alone
+                self._calls[place] += 1
+                path = self._path(place, self._calls[place], self._mine.rank)
+                while not (path.exists() or self._mine.line(0).ended):
+                    time.sleep(_POLL)
+                try:
+                    outcome = torch.load(path, map_location="cpu", weights_only=False)
+                except (FileNotFoundError, EOFError):
                     return RankError(
-                        f"Rank {self._mine.rank} waits for a run of rank 0 on one device, and rank 0's script is over. "
-                        "All ranks must make the same calls of the Trainer; rank 0 alone may make more.",
+                        f"Rank {self._mine.rank} waits for a run of rank 0 on one device ({asked}), and rank 0's "
+                        f"script is over, or {_KEPT} such runs further{'; in this line it made '.join(made)}. All "
+                        "ranks must make the same calls of the Trainer; rank 0 alone may make more.",
                         code="LT769",
                     )
-                time.sleep(_POLL)
-            outcome: Outcome = torch.load(path, map_location="cpu", weights_only=False)
-        path.unlink()
+                path.unlink()
+                made.append(outcome.asked)
         if _numbers(before) == _numbers(outcome.before):  # else ranks draw differently, and go on to
             restore_generators(outcome.after)
-        strategy.capabilities = replace(strategy.capabilities, returns_results=True)
         return outcome.value
 
 
-def _pickled(threads: int, said: dict[str, list[Any]]) -> bytes:
+def _place() -> str:
+    """Return the place of a call in the script: its file and line, and a number for the lines that led there."""
+    frames = list(walk_stack(sys._getframe(1)))
+    own = (f"{Path(f.f_code.co_filename).name}:{n}" for f, n in frames if "lt_" not in f.f_globals["__name__"])
+    return f"{next(own, 'lt')}-{hash(tuple(line for _, line in frames)):x}"
+
+
+def _asked(fn: Callable[..., RunResult], args: tuple[Any, ...]) -> str:
+    """Return what a call asks for, without what ranks may have otherwise: weights without a seed, a folder's name."""
+    job = getattr(args[0], "job", None) if args else None
+    if job is None:
+        return fn.__name__
+    start = job.word or Path(job.ckpt_path or "").name
+    return f"{job.stage} of {type(job.given).__name__}{' from ' * bool(start)}{start}"
+
+
+def _pickled(threads: int, said: dict[Any, list[Any]]) -> bytes:
     """Return both as bytes; without decisions if a user's own broadcasts cannot be pickled."""
     try:
         return pickle.dumps((threads, said))
     except Exception:
-        return pickle.dumps((threads, defaultdict[str, list[Any]](list)))
+        return pickle.dumps((threads, defaultdict[Any, list[Any]](list)))
 
 
 def _numbers(generators: dict[str, Any]) -> Any:
@@ -193,14 +244,3 @@ def _numbers(generators: dict[str, Any]) -> Any:
 def _save(path: Path, outcome: Outcome) -> None:
     with path.open("wb") as file:
         torch.save(outcome, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
-
-
-@contextmanager
-def _ignoring(signals: tuple[int, ...]) -> Iterator[None]:
-    main = threading.current_thread() is threading.main_thread()  # no other may set them
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in signals if main}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -13,7 +13,6 @@ import torch.distributed as dist
 
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
-from lt_core.strategy import SingleDevice
 
 if TYPE_CHECKING:
     from lt_strategies.job import RankClient
@@ -52,7 +51,8 @@ class LaunchedEnvironment(Environment):
         )
 
     def of_one_process(self) -> Environment | None:
-        return Environment(rank=self.rank, local_rank=self.rank) if SingleDevice.launcher else None
+        mine = _client()
+        return Environment(rank=self.rank, local_rank=self.rank) if mine and mine.one_process else None
 
 
 class Torchrun(Environment):

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from lt_core import plugins
 from lt_core.errors import LtError, RankError
-from lt_core.launcher import RunResult
+from lt_core.launcher import Launcher, RunResult
 from lt_core.ranks import Ranks, Supervisor
 from lt_core.states import Stage
 from lt_core.strategy import SingleDevice
@@ -25,15 +25,13 @@ from lt_strategies.watch import flight, page, stacks
 from lt_strategies.watch.page import Line
 from lt_strategies.watch.watch import PATIENCE, Verdict
 
-_client: RankClient | None = None
-
 
 def rank_client() -> RankClient | None:
     """Return this process's client, or None where lt has launched nothing (yet)."""
-    if _client is None and _started_by_watcher():
+    if SingleDevice.launcher is None and _started_by_watcher():
         mine = RankClient(os.environ["LT_JOB"], int(os.environ["LT_RANK"]), int(os.environ["LT_WORLD_SIZE"])).take()
         sys.excepthook = mine.quiet_excepthook
-    return _client
+    return SingleDevice.launcher  # type: ignore[return-value]
 
 
 def made_folder(world_size: int) -> str:
@@ -49,8 +47,8 @@ def _started_by_watcher() -> bool:
     return mine and "LT_JOB" in os.environ
 
 
-class RankClient(Supervisor):
-    """One rank of a job, as it reports to the watcher.
+class RankClient(Supervisor, Launcher):
+    """One rank of a job, as it reports to the watcher; the launcher of its runs on one device.
 
     Args:
         folder: the job's folder.
@@ -59,7 +57,12 @@ class RankClient(Supervisor):
 
     Attributes:
         heard: whether the watcher's verdict was raised here.
+        meetings: runs of all ranks that are over.
+        one_process: has runs on one device follow those of rank 0; None: each is of this process alone.
     """
+
+    one_process: Any = None
+    meetings = 0
 
     def __init__(self, folder: str, rank: int, world_size: int) -> None:
         self.folder, self.rank, self.world_size, self.heard = Path(folder), rank, world_size, False
@@ -79,10 +82,10 @@ class RankClient(Supervisor):
 
     def take(self) -> Self:
         """Make this the client of this process, for launchers whose processes get no variables."""
-        global _client
-        _client = self
-        one_process = plugins.find("defaults", "one_process")
-        SingleDevice.launcher = one_process and one_process(self)
+        SingleDevice.launcher = self
+        if one_process := plugins.find("defaults", "one_process"):
+            self.one_process = one_process(self)
+            self.launch = self.one_process.launch  # type: ignore[method-assign]
         return self
 
     @property
@@ -104,11 +107,14 @@ class RankClient(Supervisor):
         Raises:
             RankError: when another rank failed first; names it and its error.
         """
-        accelerator = getattr(getattr(strategy, "placement", None), "accelerator", None)
-        on_device = getattr(accelerator, "device_type", "cpu") != "cpu"
-        thread = threading.get_ident()  # an actor's thread is not the process's first
         before = self._line
-        self._line = before._replace(batches=0, phase="", on_device=on_device, thread=thread, first=True)
+        self._line = before._replace(
+            batches=0,
+            phase="",
+            on_device=strategy.device.type != "cpu",
+            thread=threading.get_ident(),  # an actor's is not the process's first
+            first=True,
+        )
         self._mark(page.RUNNING)
         try:
             strategy.supervisor = self
@@ -119,6 +125,7 @@ class RankClient(Supervisor):
             raise
         finally:
             del strategy.supervisor
+        self.meetings += strategy.world_size > 1
         self._line = before
         self._mark(max(before.state, page.IDLE))  # the state of a run around this one, which is in a hook of it
         return result
@@ -203,6 +210,19 @@ class RankClient(Supervisor):
         if self.world_size > 1:
             error.add_note(f"(rank {self.rank} of {self.world_size}, {report['place']})")
 
+    @staticmethod
+    @contextmanager
+    def handling(names: Iterable[str], handler: Any) -> Iterator[None]:
+        """Handle signals otherwise for a while, those that there are, in the main thread: no other can."""
+        main = threading.current_thread() is threading.main_thread()
+        numbers = [getattr(signal, name) for name in names if main and hasattr(signal, name)]
+        before = {number: signal.signal(number, handler) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, usual in before.items():
+                signal.signal(number, usual or signal.SIG_DFL)
+
     def _calls_of_all(self) -> dict[int, list[flight.Call]]:
         """Return the recorded calls of ranks whose connection broke, from their reports."""
         reports = [found for rank in range(self.world_size) if (found := page.read_report(self.folder, rank))]
@@ -223,18 +243,6 @@ class RankClient(Supervisor):
     def _mark(self, state: int) -> None:
         self._line = self._line._replace(beat=time.monotonic(), state=state)
         self._page.write(self.rank, self._line)
-
-
-@contextmanager
-def handling(numbers: Iterable[int], handler: Any) -> Iterator[None]:
-    """Handle signals otherwise for a while, in the main thread: no other can."""
-    mine = numbers if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, handler) for number in mine}
-    try:
-        yield
-    finally:
-        for number, usual in before.items():
-            signal.signal(number, usual or signal.SIG_DFL)
 
 
 def calls_in(reports: Iterable[dict[str, Any]]) -> dict[int, list[flight.Call]]:

@@ -26,14 +26,12 @@ from lt_core.ranks import Ranks
 from lt_core.seed import capture_generators, reset_seed, restore_generators
 from lt_strategies import group
 from lt_strategies.environments import LaunchedEnvironment
-from lt_strategies.job import RankClient, handling, made_folder
+from lt_strategies.job import RankClient, made_folder
 from lt_strategies.launch.start import cores_per_rank, must_start, need_one_node, run_here
 from lt_strategies.watch.page import KILL
 from lt_strategies.watch.watch import INTERRUPTED, POLL, Verdict, Watch
 
 __all__ = ["ForkLauncher", "ForkserverLauncher", "SpawnLauncher"]
-
-_FORWARDED = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 
 
 class SpawnLauncher(Launcher):
@@ -95,7 +93,7 @@ class SpawnLauncher(Launcher):
             for member in members.values():
                 member.send(number)
 
-        with handling(_FORWARDED, forward):  # the ranks end at a step's end and save
+        with RankClient.handling(("SIGTERM", "SIGHUP", "SIGUSR1"), forward):  # the ranks end at a step's end and save
             try:
                 self._wait(watch)
             except BaseException:

@@ -82,6 +82,8 @@ def _wait_for_ranks(mine: RankClient, process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
     status = process.wait()
     failed = status > 0 or (status < 0 and _unwatched(mine, -status))
+    if not failed and mine.one_process:
+        mine.one_process.settle()
     shutil.rmtree(mine.folder, ignore_errors=True)
     if failed and not mine.heard:
         sys.stdout.flush()

@@ -25,7 +25,7 @@ from torch.distributed.distributed_c10d import Store
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks
 from lt_strategies import group
-from lt_strategies.job import RankClient, calls_in, handling, is_agreed, made_folder
+from lt_strategies.job import RankClient, calls_in, is_agreed, made_folder
 from lt_strategies.rendezvous import NAMED, missing
 from lt_strategies.watch import flight, page
 from lt_strategies.watch.watch import Verdict, Watch, report
@@ -71,7 +71,7 @@ class SelfWatch(RankClient):
     def _end_watch(self) -> None:
         self._done.set()
         self._thread.join()
-        if self._dump is not None and page.DUMP_SIGNAL is not None:
+        if self._dump and page.DUMP_SIGNAL:
             faulthandler.unregister(page.DUMP_SIGNAL)
             self._dump.close()
         flight.hush(self.folder, self.rank)
@@ -87,7 +87,7 @@ class SelfWatch(RankClient):
     def wait_for_verdict(self, seconds: float) -> Verdict | None:
         """Return why another rank failed, or which one is gone without a word; waits for it to be known."""
         # torchrun, srun and mpirun send it as soon as a rank is gone, and the others are to say which
-        with handling([signal.SIGTERM], signal.SIG_IGN):
+        with self.handling(["SIGTERM"], signal.SIG_IGN):
             return self._verdict()
 
     def _verdict(self) -> Verdict | None:

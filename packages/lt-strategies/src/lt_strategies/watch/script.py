@@ -85,7 +85,7 @@ def main() -> int:
     try:
         return _watch(watch)
     finally:
-        if members[0].status() is not None:
+        if members[0].status():  # else it deletes it itself
             shutil.rmtree(folder, ignore_errors=True)
 
 
