@@ -36,7 +36,7 @@ def test_weights_momenta_metrics_outputs_and_files_are_the_cpu_s_in_each_order_o
 
 
 def test_each_wait_that_is_taken_away_gives_a_wrong_number_in_some_order(table):
-    assert len(table["faulty"]) > 18
+    assert len(table["faulty"]) > 20
     assert {case: verdict for case, verdict in table["faulty"].items() if "numbers differ" not in verdict} == {}
 
 

@@ -162,6 +162,9 @@ class Shared(Net):
     def on_train_batch_end(self, outputs, batch, batch_idx):
         self.outputs.append(self.trainer.callback_metrics["shared_step"])
 
+    def on_train_epoch_end(self):
+        self.outputs.append(self.trainer.strategy.gather_objects(self.layers[0].weight.detach() * 2)[0])
+
 
 class TwoOptimizers(Manual):
     def training_step(self, batch, batch_idx):
@@ -210,6 +213,7 @@ class Streamed(IterableDataset):
         return iter(zip(X, Y, strict=True))
 
 
+to_host = torch.Tensor.cpu  # also where a fault takes its place
 X, Y = rows()
 table = TensorDataset(X, Y)
 
@@ -242,7 +246,7 @@ def fit(device, folder, data=table, net=Net, loader=None, also=None, ranks=False
         found[str(path.relative_to(folder))] = [content["state_dict"], content["optimizer_states"]]
     leaves = [torch.as_tensor(leaf).detach() for leaf in tree_leaves(found) if leaf is not None]
     leaves = [leaf.clone() if leaf.is_cpu else leaf for leaf in leaves]  # before anything waits for the device
-    return [leaf.cpu() for leaf in leaves]
+    return [to_host(leaf) for leaf in leaves]
 
 
 def saves(**arguments):
@@ -335,6 +339,10 @@ def without_blocking(tensor, *args, to=torch.Tensor.to, **kwargs):
     return to(tensor, *args, **kwargs | {"non_blocking": True} if "non_blocking" in kwargs else kwargs)
 
 
+def late_to_host(tensor):
+    return tensor.to("cpu", non_blocking=True)
+
+
 def unawaited(talk, kept=[]):  # noqa: B006  (works live on)
     def call(*args, **kwargs):
         kept.append(talk(*args, **kwargs, async_op=True))
@@ -371,6 +379,11 @@ FAULTS = {
         ("ranks", "ranks, manual"),
         patch.object(dist, "broadcast", unawaited(dist.broadcast)),
     ),
+    "values for other ranks that are on their way": (
+        ("ranks, values of all",),
+        patch.object(torch.Tensor, "cpu", late_to_host),
+    ),
+    "a file of values that are on their way": (("saved at once",), patch.object(torch.Tensor, "cpu", late_to_host)),
     "values of ranks that are on their way": (
         ("ranks, values of all",),
         patch.object(dist, "all_gather", unawaited(dist.all_gather)),
