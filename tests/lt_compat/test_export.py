@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from lt_core import ConfigError, LightningModule
+from lt_core.errors import LtDeprecationWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning", "ignore:.*torch.jit.*:FutureWarning")
 
@@ -118,6 +119,12 @@ def test_to_torchscript_is_as_deprecated_as_torch_says():
         warnings.simplefilter("always")
         Net().to_torchscript()
     assert [str(w.message) for w in by_us] == [str(w.message) for w in by_torch]
+
+
+def test_for_lightnings_code_it_is_deprecated_as_in_lightning(monkeypatch):
+    monkeypatch.setattr("lt_compat.lightning.export.is_active", lambda: True)
+    with pytest.warns(LtDeprecationWarning, match=r"to_torchscript. has been deprecated.*torch\.export.*LT249"):
+        Net().to_torchscript()
 
 
 def test_onnx_is_written_to_an_open_file(monkeypatch):

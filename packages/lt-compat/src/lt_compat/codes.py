@@ -6,6 +6,7 @@ __all__ = ["WARNINGS"]
 
 WARNINGS: frozenset[str] = frozenset(
     {
+        "LT249",
         "LT901",
         "LT903",
         "LT904",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch.distributed as dist
+
 from lt_core.profiler import Profiler
 from lt_core.rank import process_rank
 
@@ -27,7 +29,9 @@ class ActionProfiler(Profiler):
     def start(self, stage: str, log_dir: str | None) -> None:
         self._stage = stage
         if hasattr(self.own, "setup"):
-            self.own.setup(stage=stage, local_rank=process_rank(), log_dir=log_dir)
+            # as in Lightning, files of one process have no rank in their names
+            alone = not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1
+            self.own.setup(stage=stage, local_rank=None if alone else process_rank(), log_dir=log_dir)
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def measured(*args: Any, **kwargs: Any) -> Any:

@@ -10,8 +10,9 @@ from typing import IO, Any
 
 import torch
 
+from lt_compat.install import is_active
 from lt_core.batch import move_to_device
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, LtDeprecationWarning, warn
 from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
 
@@ -67,6 +68,13 @@ def to_torchscript(
     Raises:
         ConfigError: for an unknown method, or tracing without inputs.
     """
+    if is_active():
+        warn(
+            "`LightningModule.to_torchscript` has been deprecated, as TorchScript is in PyTorch: use "
+            "`torch.export.export`.",
+            code="LT249",
+            category=LtDeprecationWarning,
+        )
     if method not in ("script", "trace"):
         raise ConfigError(f"to_torchscript(method={method!r}): expected 'script' or 'trace'.", code="LT203")
     with _evaluating(module):
