@@ -1,6 +1,7 @@
 """``validate``, ``test``, ``predict`` and ``predict_iter``."""
 
 import signal
+import sys
 import warnings
 from importlib.util import find_spec
 from typing import ClassVar
@@ -181,6 +182,20 @@ def test_a_signal_while_predict_iter_goes_on_ends_the_script_and_not_only_the_ou
         next(outputs)
     assert ended.value.code == 143
     assert run.interrupted
+
+
+def test_a_library_that_replaces_sys_exit_hears_of_the_status(trainer, monkeypatch):
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    heard = []
+    exits = sys.exit
+    monkeypatch.setattr(sys, "exit", lambda code: [heard.append(code), exits(code)])  # as W&B does
+    run = trainer()
+    outputs = run.predict_iter(Doubles(), numbers())
+    next(outputs)
+    signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(SystemExit):
+        next(outputs)
+    assert heard == [143]
 
 
 def test_the_default_prediction_calls_the_module(trainer):
