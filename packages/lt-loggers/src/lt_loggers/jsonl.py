@@ -70,6 +70,4 @@ def json_line(row: dict[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -96,7 +96,7 @@ class Histogram(Media):
         return counts.tolist(), edges.tolist()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Text(Media):
     """A text; Markdown where the logger shows it.
 

@@ -89,10 +89,10 @@ class OpenTelemetryLogger(TrackerLogger):
             for name, value in {"step": step, **row}.items():
                 points.setdefault(name, []).append(NumberDataPoint({}, 0, last, value))
         metrics = [Metric(_UNKNOWN.sub("_", name), name, "", Gauge(found)) for name, found in points.items()]
-        attributes = {f"hparams.{name}": value for name, value in cells(self.hparams).items()}
-        about = {"service.name": self.name, "service.instance.id": self.claim_version() or ""}
+        about = {f"hparams.{name}": value for name, value in cells(self.hparams).items()}
+        about |= {"service.name": self.name or "", "service.instance.id": self.claim_version() or ""}
         scope = ScopeMetrics(InstrumentationScope("lt"), metrics, "")
-        found = self.experiment.export(MetricsData([ResourceMetrics(Resource({**attributes, **about}), [scope], "")]))
+        found = self.experiment.export(MetricsData([ResourceMetrics(Resource(about), [scope], "")]))
         if found is not MetricExportResult.SUCCESS:
             raise ConnectionError(f"the exporter {type(self.experiment).__name__} did not take {len(rows)} rows")
         self._last = last

@@ -32,7 +32,7 @@ def as_dict(params: Any) -> dict[str, Any]:
 
 def plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return hyperparameters made of dicts, lists, texts, numbers and None, and any other value by its name."""
-    return {name: _json_form(value) for name, value in plain_hparams(params).items()}
+    return dict(_json_form(plain_hparams(params)))
 
 
 def cells(params: Mapping[str, Any]) -> dict[str, bool | int | float | str]:

@@ -31,15 +31,13 @@ class Rows:
     """
 
     def __init__(self, prefix: str, every: int, seconds: float, rename: Callable[[str], str] = str) -> None:
-        self.last_step: int | float = -1
+        self.last_step: float = -1
         self._prefix = f"{prefix}-" if prefix else ""
         self._every, self._seconds, self._rename = every, seconds, rename
         self._names: dict[str, str] = {}
         self._rows: list[Row] = []
         self._on_device: list[tuple[dict[str, Number], str, Tensor]] = []
-        self._due_step: int | float = 0
-        self._due_time = 0.0
-        self._pause = 0.0
+        self._due_step = self._due_time = self._pause = 0.0
 
     def __len__(self) -> int:
         return len(self._rows)

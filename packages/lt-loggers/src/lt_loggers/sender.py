@@ -11,7 +11,6 @@ from time import monotonic
 from typing import Any
 
 from lt_loggers.rows import Row
-from lt_loggers.uploads import Upload
 
 
 class Sender:
@@ -38,7 +37,7 @@ class Sender:
         self.run: Any = object.__new__(type(logger))
         self.run.__dict__ = logger.__dict__
         self.rows: list[Row] = []
-        self.end: tuple[str, list[Upload]] | None = None
+        self.end: tuple[str, list[Any]] | None = None
         self.failed: BaseException | None = None
         self.told, self.known_until = False, 0.0
         self.process, self.heard = os.getpid(), monotonic()

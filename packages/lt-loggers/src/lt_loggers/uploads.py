@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from lt_core import CallbackBase
+from lt_loggers.params import plain
 
 _SETTINGS = ("monitor", "mode", "save_last", "save_top_k", "save_weights_only", "every_n_train_steps", "every_n_epochs")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
+class Upload(NamedTuple):
     """A checkpoint to upload.
 
     Attributes:
@@ -66,11 +65,9 @@ class Uploads:
         uploads = []
         for path in sorted(changed, key=changed.__getitem__):
             if self._seen.get(path, -1.0) < changed[path]:
-                score: Any = scores[path]
-                score = score.item() if hasattr(score, "item") else score
-                metadata = {"score": score, "original_filename": Path(path).name, type(callback).__name__: settings}
+                own = {"score": scores[path], "original_filename": Path(path).name, type(callback).__name__: settings}
                 aliases = ["latest", "best"] if path == best else ["latest"]
-                uploads.append(Upload(path=Path(path), aliases=aliases, metadata=metadata))
+                uploads.append(Upload(path=Path(path), aliases=aliases, metadata=plain(own)))
         return uploads
 
     def __getstate__(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Its EventFileWriter is not used: a resumed run cuts its file where the checkpoin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
@@ -20,7 +20,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, Sessi
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from lt_loggers.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
-from lt_loggers.media_files import animated_png, png, wav
+from lt_loggers.media_files import media_bytes, wav
 
 _LARGEST_INT = 2**53  # from here on a double has no place for every integer
 _STATUS = {"success": 1, "finished": 1, "failed": 2, "interrupted": 2}
@@ -51,22 +51,20 @@ def scalars(wall_time: float, step: int, row: Mapping[str, float]) -> bytes:
 
 def media_event(wall_time: float, step: int, name: str, media: Media) -> bytes | None:
     """Return the record of a value that is no number, or None where TensorBoard has no view of it."""
-    value: dict[str, Any]
     match media:
-        case Image():
-            value = _image(media.pixels.shape, png(media.pixels))
-        case Figure():
-            content = media.png()
-            width, height = (int.from_bytes(content[place : place + 4], "big") for place in (16, 20))
-            value = _image((height, width, 4), content)
-        case Video():  # browsers play animated PNGs where TensorBoard shows images
-            value = _image(media.frames.shape[1:], animated_png(media.frames, media.fps))
+        case Image() | Figure() | Video():  # browsers play animated PNGs where TensorBoard shows images
+            value = _image(media_bytes(media)[1])
         case Histogram():
             value = {"histo": _histogram(media)}
         case Audio():
             frames, channels = media.samples.shape
-            sizes = {"sample_rate": media.sample_rate, "num_channels": channels, "length_frames": frames}
-            audio = Summary.Audio(**sizes, encoded_audio_string=wav(media), content_type="audio/wav")
+            audio = Summary.Audio(
+                sample_rate=media.sample_rate,
+                num_channels=channels,
+                length_frames=frames,
+                encoded_audio_string=wav(media),
+                content_type="audio/wav",
+            )
             value = {"audio": audio}
         case Text():
             value = _markdown(media.text)
@@ -116,9 +114,10 @@ def _value(value: bool | float | str) -> Value:
     return Value(number_value=value)
 
 
-def _image(shape: Sequence[int], content: bytes) -> dict[str, Any]:
-    height, width, channels = shape
-    size = {"height": height, "width": width, "colorspace": channels}
+def _image(content: bytes) -> dict[str, Any]:
+    """Return a PNG; its size and its type (0, 2, 6 for 1, 3, 4 channels) are in its header."""
+    width, height = (int.from_bytes(content[place : place + 4], "big") for place in (16, 20))
+    size = {"height": height, "width": width, "colorspace": min(content[25] + 1, 4)}
     return {"image": Summary.Image(**size, encoded_image_string=content)}
 
 

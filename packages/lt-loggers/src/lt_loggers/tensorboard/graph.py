@@ -34,8 +34,6 @@ def add_graph(writer: Any, model: nn.Module, inputs: Any) -> None:
     traced: nn.Module = model
     if isinstance(inputs, Mapping):
         traced, inputs = _ByPosition(model, list(inputs)), tuple(inputs.values())
-    elif isinstance(inputs, list):
-        inputs = tuple(inputs)
     try:
         model.eval()
         with isolate_rng(), torch.no_grad():
