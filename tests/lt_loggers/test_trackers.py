@@ -1,8 +1,11 @@
 """What all trackers do, with and without their libraries."""
 
 import re
+import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.plugins import install_hint
@@ -97,3 +100,43 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
     monkeypatch.setattr("lt_loggers.tracker.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=f"needs {module}: {re.escape(install_hint(f'lt-loggers[{extra}]'))}"):
         kind()
+
+
+class Run:
+    """What ``wandb.init`` returns, as far as the logger uses it."""
+
+    def __init__(self, runs, **arguments):
+        self.id, self.watched, self.rows, self.config = arguments["id"], [], [], {}
+        runs[self.id] = self
+
+    def watch(self, model, **how):
+        self.watched.append((model, how["log"]))
+
+    def log(self, row):
+        self.rows.append(row["trainer/global_step"])
+
+    def define_metric(self, *args, **kwargs):
+        """Take it."""
+
+    def finish(self):
+        """Take it."""
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_model_watched_before_the_fit_is_watched_in_the_run_of_the_fit_alone(tmp_path, monkeypatch, resumes):
+    runs, model = {}, torch.nn.Linear(1, 1)
+    monkeypatch.setattr("lt_loggers.tracker.find_spec", lambda name: True)
+    library = SimpleNamespace(run=None, init=lambda **arguments: Run(runs, **arguments))
+    monkeypatch.setitem(sys.modules, "wandb", library)
+    logger = WandbLogger(save_dir=tmp_path)
+    logger.watch(model, log="all")
+    assert not runs
+    if resumes:
+        logger.load_state_dict({"run_id": "old", "step": 4, "wandb_step": 4})
+    logger.claim_version()
+    logger.log_metrics({"loss": 1.0}, 5)
+    logger.finalize("success")
+    logger.watch(other := torch.nn.Linear(1, 1))
+    assert list(runs) == ["old" if resumes else logger.version]
+    (run,) = runs.values()
+    assert (run.watched, run.rows) == ([(model, "all"), (other, "gradients")], [5])

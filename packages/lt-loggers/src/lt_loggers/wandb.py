@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from torch import nn
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
 from lt_loggers.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
-from lt_loggers.media_files import png, wav
+from lt_loggers.media_files import media_bytes, png, wav
 from lt_loggers.params import plain
 from lt_loggers.rows import Row
 from lt_loggers.tracker import TrackerLogger, require
@@ -92,6 +93,7 @@ class WandbLogger(TrackerLogger):
         }
         self._checkpoint_name, self._add_file_policy = checkpoint_name, add_file_policy
         self._experiment, self._opened = experiment, False
+        self._watches: list[Any] = []
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
@@ -106,25 +108,27 @@ class WandbLogger(TrackerLogger):
 
     def _open(self) -> Any:
         """Open the ``wandb.Run``, or take over one that is in progress."""
-        if (running := _running()) is not None:
-            if running.id != self.version:
+        if (run := _running()) is not None:
+            if run.id != self.version:
                 warn(
-                    f"The W&B run {running.id!r} is in progress and is used here. Call wandb.finish() before, to have "
-                    "a run of its own.",
+                    f"The W&B run {run.id!r} is in progress and is used here. Call wandb.finish() before, to have a "
+                    "run of its own.",
                     code="LT555",
                 )
-            self._version = running.id
-            return running
-        import wandb
-
-        Path(self._init["dir"]).mkdir(parents=True, exist_ok=True)
-        run = wandb.init(**{**self._init, "id": self.claim_version()})
-        if self._init.get("sync_tensorboard"):
-            run.define_metric("*", step_metric="global_step")
+            self._version = run.id
         else:
-            run.define_metric(_AXIS)
-            run.define_metric("*", step_metric=_AXIS, step_sync=True)
-        self._opened = True
+            import wandb
+
+            Path(self._init["dir"]).mkdir(parents=True, exist_ok=True)
+            run = wandb.init(**{**self._init, "id": self.claim_version()})
+            if self._init.get("sync_tensorboard"):
+                run.define_metric("*", step_metric="global_step")
+            else:
+                run.define_metric(_AXIS)
+                run.define_metric("*", step_metric=_AXIS, step_sync=True)
+            self._opened = True
+        while self._watches:
+            self._watches.pop()(run)
         return run
 
     # ---- logging -----------------------------------------------------------------------------------------------------
@@ -150,8 +154,15 @@ class WandbLogger(TrackerLogger):
     def watch(
         self, model: nn.Module, log: str | None = "gradients", log_freq: int = 100, log_graph: bool = True
     ) -> None:
-        """Have wandb record gradients (``log="all"``: parameters too) every ``log_freq`` steps; costs time in each."""
-        self.experiment.watch(model, log=log, log_freq=log_freq, log_graph=log_graph)
+        """Have wandb record gradients (``log="all"``: parameters too) every ``log_freq`` steps; costs time in each.
+
+        It begins when the run opens: a fit, which may resume an earlier run, opens it with its hyperparameters or rows.
+        """
+        watch = methodcaller("watch", model, log=log, log_freq=log_freq, log_graph=log_graph)
+        if self._experiment is None:
+            self._watches.append(watch)
+        else:
+            watch(self.experiment)
 
     def log_table(
         self,
@@ -256,10 +267,8 @@ def _running() -> Any:
 def shown(library: Any, media: Media, folder: Path) -> Any:
     """Return the object for ``media`` of wandb, or of a library that has its classes, or None where it has none."""
     match media:
-        case Image():
-            return library.Image(_picture(png(media.pixels)))
-        case Figure():
-            return library.Image(_picture(media.png()))
+        case Image() | Figure():
+            return library.Image(_picture(media_bytes(media)[1]))
         case Histogram():
             counts, edges = media.binned()
             return library.Histogram(np_histogram=(counts, edges))
