@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
+from lt_core import CallbackBase
 from lt_core.arguments import checks_arguments
 from lt_core.errors import warn
 from lt_core.logger import Logger
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MLFlowLogger", "mlflow_logger"]
 
-_METRICS_IN_BATCH, _PARAMS_IN_BATCH, _ROWS_IN_BATCH = 1000, 100, 200
+_METRICS_IN_BATCH, _PARAMS_IN_BATCH = 1000, 100
 _PARAM_LENGTH = 6000  # characters that MLflow keeps of a value
 _UNKNOWN = re.compile(r"[^\w/. -]", re.ASCII)  # characters that some store refuses in a name
 _STATUS = {"success": "FINISHED", "finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
@@ -83,8 +85,10 @@ class MLFlowLogger(TrackerLogger):
 
     @property
     def name(self) -> str | None:
-        """The experiment's id, as soon as the run is open."""
-        if self._name is None and self.version and self.save_dir is not None:  # another rank opened it
+        """The experiment's id, as soon as the run is open; on a server its name before."""
+        if self.save_dir is None:  # a save links it to the id: see after_save_checkpoint
+            return self._name or self._experiment_name.strip("/")
+        if self._name is None and self.version:  # another rank opened it
             self._name = next((path.parent.name for path in Path(self.save_dir).glob(f"*/{self.version}")), None)
         return self._name
 
@@ -107,6 +111,16 @@ class MLFlowLogger(TrackerLogger):
     def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
         """Open the run: MLflow chooses its id."""
         return self.run_id
+
+    def after_save_checkpoint(self, checkpoint_callback: CallbackBase) -> None:
+        """Upload; and link the run's folder by the experiment's name, which needs no server to be found."""
+        super().after_save_checkpoint(checkpoint_callback)
+        run = Path(getattr(checkpoint_callback, "dirpath", None) or "").parent
+        if self.save_dir is None and run.parts[-2:] == (self._name, self.version):
+            link = run.parents[1] / self._experiment_name.strip("/") / run.name
+            with suppress(OSError):  # it is there, or this file system has no links
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(os.path.relpath(run, link.parent))
 
     def begin_anew(self) -> None:
         super().begin_anew()
@@ -161,29 +175,26 @@ class MLFlowLogger(TrackerLogger):
     def _send_rows(self, rows: list[Row]) -> Iterator[int]:
         from mlflow.entities import Metric
 
-        for start in range(0, len(rows), _ROWS_IN_BATCH):
+        for start in range(0, len(rows), _PARAMS_IN_BATCH):  # so that a failure repeats few
             batch: list[Metric] = []
-            for step, time, row in (part := rows[start : start + _ROWS_IN_BATCH]):
+            for step, time, row in (part := rows[start : start + _PARAMS_IN_BATCH]):
                 fresh = row if self._resumed_at is None else self._unsent(row, round(step))
                 batch += [Metric(n, value, int(time * 1000), round(step)) for n, value in fresh.items()]
-            self._send_batch(metrics=batch)
+            self._send_batch("metrics", batch, _METRICS_IN_BATCH)
             yield len(part)
 
     def _unsent(self, row: dict[str, Number], step: int) -> dict[str, Number]:
         """Return the values of a row that the run does not hold yet at this step."""
-        assert self._resumed_at is not None
         for name in row.keys() - self._there.keys():
             history = self.experiment.get_metric_history(self.version, name)
-            since = [metric for metric in history if metric.step >= self._resumed_at]
+            since = [metric for metric in history if metric.step >= (self._resumed_at or 0)]
             self._there[name] = {(metric.step, repr(float(metric.value))) for metric in since}
         return {n: value for n, value in row.items() if (step, repr(float(value))) not in self._there[n]}
 
-    def _send_batch(self, **content: list[Any]) -> None:
+    def _send_batch(self, kind: str, entities: list[Any], size: int) -> None:
         """Send metrics or params, in the portions that the server takes."""
-        for kind, entities in content.items():
-            size = _PARAMS_IN_BATCH if kind == "params" else _METRICS_IN_BATCH
-            for start in range(0, len(entities), size):
-                self.experiment.log_batch(self.version, **{kind: entities[start : start + size]}, **self._how)
+        for start in range(0, len(entities), size):
+            self.experiment.log_batch(self.version, **{kind: entities[start : start + size]}, **self._how)
 
     def _send_hparams(self) -> None:
         from mlflow.entities import Param
@@ -201,7 +212,8 @@ class MLFlowLogger(TrackerLogger):
             )
             client.log_text(run_id, as_yaml(self.hparams), "hparams.yaml")
         try:
-            self._send_batch(params=[Param(name, value) for name, value in values.items() if name not in known])
+            new = [Param(name, value) for name, value in values.items() if name not in known]
+            self._send_batch("params", new, _PARAMS_IN_BATCH)
         except MlflowException as error:
             if error.error_code != "INVALID_PARAMETER_VALUE":
                 raise

@@ -227,7 +227,7 @@ def _folders(trainer: TrainerAPI) -> list[str]:
     if any(getattr(cb, "dirpath", None) is None for cb in writers):
         root = trainer.default_root_dir
         # where a logger names no folder, they have its name and version
-        placed = [each for each in trainer.loggers if each.root_dir or each.save_dir or each.version]
+        placed = [each for each in trainer.loggers if each.root_dir or each.save_dir or each.name or each.version]
         roots = {each.root_dir or Path(each.save_dir or root, str(each.name or "")) for each in placed}
         patterns = ("*/checkpoints", "*/*/checkpoints")  # the second: of a logger with a folder of its own in the run's
         folders |= {str(path) for each in roots for pattern in patterns for path in Path(each).glob(pattern)}
