@@ -1,6 +1,6 @@
 """The sums of an unfinished epoch when a run goes on with another number of ranks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -10,7 +10,7 @@ from lt_loops.logging.metric_state import StateDict, merged_metric
 from lt_loops.logging.reduction import merge
 
 
-def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> StateDict:
+def merged_sums(states: Sequence[StateDict], module: nn.Module | None = None) -> StateDict:
     """Return one recorder's state that holds the sums of all, for a run that goes on with fewer ranks or more.
 
     ``states`` come from each rank, from rank 0 on; metric objects in ``module`` say how they merge.

@@ -25,7 +25,7 @@ def metric_state(metric: Any) -> StateDict:
     return {name: _beside(None, getattr(metric, name)) for name in names}  # metrics add to theirs in place
 
 
-def restore_metric(metric: Any, states: Mapping[str, Any]) -> None:
+def restore_metric(metric: Any, states: StateDict) -> None:
     """Give a metric object the sums that :func:`metric_state` returned."""
     for name, state in states.items():
         setattr(metric, name, _beside(getattr(metric, name, None), state))
@@ -33,7 +33,7 @@ def restore_metric(metric: Any, states: Mapping[str, Any]) -> None:
         metric._computed = None
 
 
-def merged_metric(parts: Sequence[Mapping[str, Any]], metric: Any) -> StateDict:
+def merged_metric(parts: Sequence[StateDict], metric: Any) -> StateDict:
     """Return a metric object's sums from several of its states, merged as torchmetrics does it between ranks."""
     if len(parts) == 1:
         return dict(parts[0])
@@ -97,7 +97,7 @@ def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, StateDict]:
     return {name: metric_state(part) for name, part in updated.items() if id(part) not in but}
 
 
-def restore_metrics_of(module: nn.Module, states: Mapping[str, Mapping[str, Any]]) -> None:
+def restore_metrics_of(module: nn.Module, states: Mapping[str, StateDict]) -> None:
     """Restore metric objects from :func:`states_of_metrics`; metrics that are gone are left out."""
     parts = dict(module.named_modules())
     for name, state in states.items():

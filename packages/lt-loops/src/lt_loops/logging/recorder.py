@@ -49,7 +49,8 @@ class RunRecorder(Recorder):
         callbacks: the run's, which may have metric objects too.
         stepping: groups in which something goes to the loggers step by step.
         values: the values that others read, by kind (``"callback"``, ``"logged"``, ``"bar"``) and name.
-        deferred: where calls of ``self.log`` are kept that :meth:`log` makes later; None where they are made now.
+        deferred: the one place that says what becomes of a call of ``self.log``: None where it is made now, a list
+            that keeps it for :meth:`log`, or ``DROPPED``.
     """
 
     slots: dict[str, Slot] | None = None
@@ -83,9 +84,12 @@ class RunRecorder(Recorder):
     def enter(self, phase: str, loader_idx: int | None = None, feed: Feed | None = None) -> None:
         """Say which hooks run next; ``loader_idx`` where there are several loaders, ``feed`` in hooks of batches."""
         self.phase, self.loader_idx, self._feed, self._by_sampler = phase, loader_idx, feed, None
-        self.slots = self._page(phase, loader_idx) if phase in PHASES else None
-        if self.deferred is DROPPED:
-            self.deferred = None
+        self._send_to(None if self.deferred is DROPPED else self.deferred)
+
+    def _send_to(self, calls: list[Any] | None) -> None:
+        """Have calls of ``self.log`` made now (None), or kept in a list; ``DROPPED`` keeps nothing."""
+        collects = calls is None and self.phase in PHASES
+        self.deferred, self.slots = calls, self._page(self.phase, self.loader_idx) if collects else None
 
     def mute(self, muted: bool) -> None:
         """Let ``self.log`` do nothing, or work again in the present phase: for batches that stand in for no sample.
@@ -93,7 +97,7 @@ class RunRecorder(Recorder):
         Metric objects are then restored.
         """
         if muted:
-            self.slots, self.deferred = None, DROPPED
+            self._send_to(DROPPED)
             logged = [slot.metric for slot in self._all()]
             self._unmute = keep_metrics(self.module, *map(vars, self.callbacks), logged)
         elif self._unmute is not None:
@@ -114,11 +118,12 @@ class RunRecorder(Recorder):
     @contextmanager
     def deferring(self, calls: list[Any]) -> Iterator[None]:
         """Return a context in which calls of ``self.log`` go into ``calls``; ``log(*call)`` makes one of them."""
-        outer, self.slots, self.deferred = (self.slots, self.deferred), None, calls
+        outer = self.deferred
+        self._send_to(calls)
         try:
             yield
         finally:
-            self.slots, self.deferred = outer
+            self._send_to(outer)
 
     def reset(self, group: str) -> None:
         """Forget the sums of ``group``; slots keep their settings. Metric objects that were logged are reset."""
@@ -232,7 +237,7 @@ class RunRecorder(Recorder):
             parts = of_key(key, everyone)
             (open_slots.get(key) or self._absent(key, parts[0])).close(parts)
 
-    def _absent(self, key: Key, packed: Mapping[str, Any]) -> Slot:
+    def _absent(self, key: Key, packed: StateDict) -> Slot:
         """Make the slot of a name that only other ranks have logged."""
         slot = self._page(key.phase, key.loader).get(key.name)
         if slot is None:
@@ -299,25 +304,23 @@ class RunRecorder(Recorder):
         if self.deferred is not None and self.slots is None:
             if self.deferred is DROPPED and given.sync_dist and self.phase == "train_batch":
                 # at a row the ranks exchange it: all must know of it, so that none waits for one without a sample
-                self.slots = self._page(self.phase, self.loader_idx)
-                self._slot_of(name, given)
-                self.slots = None
+                self._slot_of(name, given, self._page(self.phase, self.loader_idx))
             return Deferred(self.deferred, name, given)
-        slot = self._slot_of(name, given)
+        slot = self._slot_of(name, given, self.slots)
         if batch_size is not None:
             slot.weight_of(batch_size)  # also where this value needs none
         return slot
 
-    def _slot_of(self, name: str, given: Given) -> Slot:
+    def _slot_of(self, name: str, given: Given, slots: dict[str, Slot] | None) -> Slot:
         phase = PHASES.get(self.phase)
-        if self.slots is None or phase is None:
+        if slots is None or phase is None:
             raise LogError(
                 f"self.log({name!r}) was called in {self.phase!r}, where nothing is collected. Log in a step, or in an "
                 "epoch or batch hook of training, validation or test; or use self.logger.log_metrics.",
                 code="LT501",
             )
         check_name(name, self.phase)
-        known = self.slots.get(name)
+        known = slots.get(name)
         if known is not None:
             if known.adopts(given):
                 return known
@@ -340,7 +343,7 @@ class RunRecorder(Recorder):
                 "here) it is logged nowhere. Write on_step=True or on_epoch=True, or leave the call out.",
                 code="LT571",
             )
-        self.slots[name] = slot
+        slots[name] = slot
         self._note_steps(slot)
         return slot
 
@@ -412,7 +415,7 @@ class RunRecorder(Recorder):
             "bar": self.progress_bar_metrics(),
         }
 
-    def take_published(self, values: Mapping[str, Mapping[str, Any]]) -> None:
+    def take_published(self, values: Mapping[str, StateDict]) -> None:
         """Take over the values of :meth:`published` in another process, or of a checkpoint."""
         self.values: dict[str, StateDict] = {kind: dict(values.get(kind, {})) for kind in ("callback", "logged", "bar")}
 
@@ -437,7 +440,7 @@ class RunRecorder(Recorder):
         values = {kind: dict(names) for kind, names in self.values.items()}
         return {"pages": pages, "values": values, "metrics": metrics}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore :meth:`state_dict`; metric objects get their state when they are logged next.
 
         Sums of an evaluation are left out: a resume repeats it, or has them elsewhere.
@@ -463,7 +466,7 @@ class RunRecorder(Recorder):
         for saved in sums:
             self._slot_from(saved)
 
-    def _slot_from(self, saved: Mapping[str, Any]) -> Slot:
+    def _slot_from(self, saved: StateDict) -> Slot:
         """Put a slot of an earlier run in its place, with its sums."""
         slot = self._slot_kind.from_state(saved, self)
         self._page(slot.key.phase, slot.key.loader)[slot.name] = slot

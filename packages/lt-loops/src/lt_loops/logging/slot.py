@@ -400,7 +400,7 @@ class Slot:
         self.metric, self._restored = metric, None
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], context: SlotContext) -> Slot:
+    def from_state(cls, state: StateDict, context: SlotContext) -> Slot:
         """Make the slot that :meth:`state_dict` described."""
         given = Given(**state["given"])
         is_unknown = given.reduce_fx == CALLABLE

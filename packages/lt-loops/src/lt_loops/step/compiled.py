@@ -3,19 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from lt_core.logging.recorder import Given
 from lt_loops.logging.recorder import RunRecorder
-
-
-def compiled(step: Callable[..., Any], options: dict[str, Any], recorder: RunRecorder) -> Callable[..., Any]:
-    """Return the training step compiled with the Trainer's options; its logged values go to ``recorder``.
-
-    The outermost callable is compiled: autocast around the strategy's wrapper around the user's step. The
-    module itself stays as it is, and so do the keys of its state dict.
-    """
-    return log_when_done(torch.compile(step, **options), recorder)
 
 
 def log_when_done(step: Callable[..., Any], recorder: RunRecorder) -> Callable[..., Any]:
