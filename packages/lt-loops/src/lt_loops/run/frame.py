@@ -38,7 +38,7 @@ from lt_loops.run.weights import Weights
 from lt_loops.setup.feeds import Feeds
 from lt_loops.setup.hooks import HookCalls
 from lt_loops.setup.loaders import Loaders
-from lt_loops.state.origin import Origin
+from lt_loops.state.origin import Origin, StateDict
 from lt_loops.state.position import Position
 from lt_loops.state.unsaved import Unsaved, listed
 
@@ -91,7 +91,7 @@ class Run:
         self.outputs: Any = None
         self.phase, self.status, self.begun, self.saving = "", "running", False, False
         self.continues = last is not None
-        self._attached: dict[LightningModule, dict[str, Any]] = {}
+        self._attached: dict[LightningModule, StateDict] = {}
         self._trainer_of_data: Any = None
         self._logged_as: dict[int, tuple[Callback, LightningModule | None]] = {}
         if last is not None:
@@ -101,7 +101,7 @@ class Run:
             self.evaluation.continue_from(last.evaluation)
             self.origin.header = last.origin.header
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> StateDict:
         """Leave out the calls of hooks: they are made where a run begins."""
         return {name: value for name, value in vars(self).items() if name != "hooks"}
 
@@ -139,9 +139,9 @@ class Run:
 
     def feed_read_in(self, frames: Iterable[FrameType]) -> Feed | None:
         """Return the feed of this run of which a call among ``frames`` fetches a batch."""
-        mine = {id(feed) for feed in (self.data.feed, *self.evaluation.open_feeds())}
-        readers = (frame.f_locals.get("self") for frame in frames if frame.f_code.co_name == "_deliver")
-        return next((reader for reader in readers if isinstance(reader, Feed) and id(reader) in mine), None)
+        mine = [feed for feed in (self.data.feed, *self.evaluation.open_feeds()) if feed is not None]
+        pairs = ((frame, feed) for frame in frames for feed in mine if frame.f_code is feed._deliver.__code__)
+        return next((feed for frame, feed in pairs if frame.f_locals["self"] is feed), None)
 
     # ---- what happens to it ------------------------------------------------------------------------------------------
 
