@@ -14,7 +14,7 @@ from lt_core.errors import ConfigError
 from lt_core.strategy import Shard
 from lt_loops.run.agenda import Agenda
 from lt_loops.run.agreement import Agreement
-from lt_loops.setup.feeds import batches_per_step
+from lt_loops.run.feeds import batches_per_step
 from lt_loops.state.position import Pending, Position
 
 
@@ -176,7 +176,7 @@ def test_ranks_that_accumulate_stop_where_they_wait_for_each_other():
     store, ranks = {}, []
     for number in (0, 1):
         agenda = Agenda(Position(), 1)
-        agenda.step_by(4)
+        agenda.window = 4
         agreement = Agreement(Rank(number, store), agenda)
         agreement.signal = signal.SIGTERM
         ranks.append(agreement)

@@ -6,13 +6,12 @@ from typing import Any
 
 from lt_core.data import Feed
 from lt_core.errors import DataError, warn
-from lt_core.interface import is_overridden
-from lt_core.module import LightningModule
 from lt_core.seed import preserve_generators
 from lt_loops.evaluate import evaluate
 from lt_loops.run.checkpoint import save
 from lt_loops.run.frame import Run
 from lt_loops.run.training import Training
+from lt_loops.setup.hooks import defines
 from lt_loops.state.position import Position
 from lt_loops.state.unsaved import Unsaved
 from lt_loops.step.make_plan import make_plan
@@ -104,7 +103,7 @@ def validate(run: Run) -> None:
     run.data.stop_clock()  # seconds of training leave validations out, and so do intervals and limits by time
     run.evaluation.drop_outdated()
     # in the middle of a window the gradients belong to the step to come
-    if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):
+    if run.position.micro == 0 and defines(run.module, "on_validation_model_zero_grad"):
         run.module.on_validation_model_zero_grad()
     run.saves.hear()  # now, as callbacks decide in the validation's hooks which files to keep
     run.phase = "validate"

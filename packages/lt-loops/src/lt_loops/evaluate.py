@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from math import inf
 from typing import Any
 
 import torch
@@ -18,11 +19,11 @@ from lt_core.states import Stage
 from lt_core.strategy import Strategy
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.preparation import set_up
+from lt_loops.run.feeds import eval_limits
 from lt_loops.run.frame import Run
 from lt_loops.run.signals import ended_by_signal
 from lt_loops.session import Session
-from lt_loops.setup.feeds import eval_limits
-from lt_loops.setup.hooks import OFFERED, HookCalls, check_takes_index, fitted
+from lt_loops.setup.hooks import OFFERED, HookCalls, check_takes_index, defines, fitted
 from lt_loops.step.groups import batch_done_of
 
 
@@ -169,7 +170,7 @@ def _in_order(strategy: Strategy, feeds: list[Feed], collected: list[list[Any]])
 
 def _gathers(hooks: HookCalls, module: LightningModule, callbacks: list[Callback]) -> bool:
     """Return whether a hook at a validation's end may use values gathered from its batches, which no file holds."""
-    if hooks["on_validation_epoch_end"] or is_overridden(module, "on_validation_end", LightningModule):
+    if hooks["on_validation_epoch_end"] or defines(module, "on_validation_end"):
         return True
     batch_ends = (cb for cb in callbacks if is_overridden(cb, "on_validation_batch_end", Callback))
     return any(cb.role != "progress_bar" and is_overridden(cb, "on_validation_end", Callback) for cb in batch_ends)
@@ -183,17 +184,17 @@ def read(
     A signal ends it after a batch, of several ranks after the same one; inside ``fit`` they agree between two batches
     of training. The first ``skip`` batches, which an earlier run did, are read and dropped.
     """
-    total, first, opened, policy = 0, None, None, run.job.policy
+    total, policy = 0, run.job.policy
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
+
+    def opened(feed: Feed) -> Iterator[Any]:
+        feed.set_epoch(run.position.epoch)
+        return iter(feed)
+
     # as TrainingData.open_first: making the iterator and the hooks may both draw
-    if policy.loaders_before_hooks and feeds:
-        first = feeds[0]
-        first.set_epoch(run.position.epoch)
-        opened = iter(first)
+    early = {feed: opened(feed) for feed in feeds[: policy.loaders_before_hooks]}
     run.call(f"on_{word}_start", phase=f"{group}_start")
     run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
-    if first is not None and feeds[0] is not first:  # a hook had them reloaded
-        opened = None
     method = f"{word}_step"
     if several:
         check_takes_index(run.module, method, policy)
@@ -214,13 +215,10 @@ def read(
             recorder.enter(
                 f"{group}_batch" if group != "predict" else "predict_step", loader_idx if several else None, feed
             )
-            if opened is None:
-                feed.set_epoch(run.position.epoch)
-                opened = iter(feed)
+            iterator = early.pop(feed, None) or opened(feed)  # a hook may have had it reloaded
             stepping, uneven = recorder.stepping, feed.uneven
             most = most if limit is None else min(limit, most)
-            batches = enumerate(run.measured(islice(opened, None if most == float("inf") else int(most))))
-            opened = None
+            batches = enumerate(run.measured(islice(iterator, None if most == inf else int(most))))
             if total < skip:
                 total += sum(1 for _ in islice(batches, skip - total))
                 if total == skip:  # not before: reading them has used the random generators
@@ -261,7 +259,7 @@ def model_in_eval_mode(module: LightningModule, recorder: RunRecorder, word: str
         for part, training in modes:
             if part.training is not training:  # not part.train(), which goes down to parts with a mode of their own
                 part.training = training
-        if is_overridden(module, f"on_{word}_model_train", LightningModule):
+        if defines(module, f"on_{word}_model_train"):
             getattr(module, f"on_{word}_model_train")()
 
 

@@ -84,7 +84,7 @@ def run_fit(run: Run) -> RunResult:
         announcements.warn_of_eval_mode(run.module)
         run.elapsed.begin_training(run.hooks)
         run.training.schedulers.begin_training(run.elapsed, run.hooks)
-        run.log.begin_training(run.hooks, run.callbacks)
+        run.log.begin_training(run.hooks)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
         while not run.stopping.ends_training():

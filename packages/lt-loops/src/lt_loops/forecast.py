@@ -9,7 +9,7 @@ from lt_core.step import Step
 from lt_core.strategy import Strategy
 from lt_loops.arguments.limits import limited
 from lt_loops.run.checkpoint import RESTORED
-from lt_loops.setup.feeds import batches_per_step
+from lt_loops.run.feeds import batches_per_step
 from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.resolve import asked_steps, automatic_strategy
 from lt_loops.view import TrainerView

@@ -30,7 +30,7 @@ from lt_loops.run.job import Job
 from lt_loops.run.lock import RunLock
 from lt_loops.run.log import Log
 from lt_loops.run.training import Training
-from lt_loops.setup.hooks import BoundHook, adapted, check_hooks, check_takes_index
+from lt_loops.setup.hooks import BoundHook, adapted, check_hooks, check_takes_index, defines
 from lt_loops.setup.late_layers import layers_made
 from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.mistakes import check_steps, warn_of_typos
@@ -98,7 +98,7 @@ def set_up(run: Run) -> None:
                 waits = waiting(f"{type(owner).__name__}.setup({run.stage!r})", says=says)
                 with waits, run.loaders.setting_up(owner, run.strategy):
                     adapted(owner.setup, "setup", policy)(run.fn)
-        if is_overridden(run.module, "configure_model", LightningModule):
+        if defines(run.module, "configure_model"):
             with run.strategy.init_context(), run.precision.init_context():
                 run.module.configure_model()
             run.attach()  # modules that it made log into this run too
@@ -125,7 +125,7 @@ def set_up_training(run: Run) -> None:
     """Make ready for the first step: ask for the training loader, and restore the optimizers and the place in it."""
     limits, position, saved = run.job.limits, run.position, run.origin.saved
     feed, optimizers = run.data.ensure(), len(run.training.optimizers)
-    own_clipping = is_overridden(run.module, "configure_gradient_clipping", LightningModule)
+    own_clipping = defines(run.module, "configure_gradient_clipping")
     if run.module.automatic_optimization:
         epochs = float("inf") if limits.max_epochs in (None, -1) else limits.max_epochs
         steps = limits.steps_of_fit(run.agenda.num_batches)
@@ -187,12 +187,9 @@ def _warn_of_other_steps(saved: Saved, window: int, size: int | None) -> None:
 
 def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[Callback]:
     """Return the callbacks and the module's own, in the order in which they are called."""
-    own = is_overridden(module, "configure_callbacks", LightningModule)
-    brought: Any = module.configure_callbacks() if own else None
+    brought: Any = module.configure_callbacks()
     brought = [] if brought is None else brought
-    extra: list[Any] = (
-        [brought] if isinstance(brought, Callback) or not isinstance(brought, Iterable) else list(brought)
-    )
+    extra: list[Any] = list(brought) if isinstance(brought, Iterable) else [brought]
     for callback in extra:
         if not isinstance(callback, Callback):
             raise ConfigTypeError(
@@ -214,7 +211,7 @@ def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Sa
     states = dict(enumerate(saved.shared.get("loggers", []) if saved else []))
     for index, logger in enumerate(loggers):
         if (state := states.get(index)) is not None and strategy.rank == 0:
-            log.guarded(logger, partial(logger.load_state_dict, state))
+            log.guarded(logger, logger.load_state_dict, state)
         claim = matched(logger.claim_version, ("beside",)) or logger.claim_version
         with waiting(f"the logger {type(logger).__name__}", says=strategy.rank == 0, after=30.0):
             version = claim(tuple(loggers[:index])) if strategy.rank == 0 else None

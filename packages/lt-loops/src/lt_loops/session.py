@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from traceback import walk_tb
 from types import TracebackType
 from typing import Any
@@ -57,8 +56,8 @@ class Session:
             self._begin()
         except BaseException as error:
             self.failed = error
-            self._try(partial(self.run.strategy.supervisor.failed, error))
-            self._try(partial(self.run.strategy.close, error))
+            self._try(self.run.strategy.supervisor.failed, error)
+            self._try(self.run.strategy.close, error)
             self._leave()
             raise
 
@@ -86,31 +85,31 @@ class Session:
             run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             _explain(run.losses, run.module, run.training.optimizers, error)
             if isinstance(error, torch.OutOfMemoryError):
-                self._try(partial(_note_holders, error, run.module, run.training.optimizers, run.strategy.device))
+                self._try(_note_holders, error, run.module, run.training.optimizers, run.strategy.device)
             self._try(run.training.settle)  # on_exception may save, and weights and position must agree then
             self._try(run.training.drop)
-            self._try(partial(run.saves.give_up, error))
+            self._try(run.saves.give_up, error)
             # who hears of the error finds the files that are named
-            self._try(lambda: run.saves.confirm(together=False))
-            self._try(partial(self._call_on_exception, error))
-        self._try(lambda: run.saves.confirm(together=error is None))
+            self._try(run.saves.confirm, together=False)
+            self._try(self._call_on_exception, error)
+        self._try(run.saves.confirm, together=error is None)
         self._try(self._tear_down)
         if (profiler := run.job.profiler) is not None:
-            self._try(partial(_stop, profiler))
+            self._try(_stop, profiler)
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
-        self._try(lambda: run.log.each(lambda logger: logger.save()))
-        self._try(lambda: run.log.each(lambda logger: logger.finalize(outcome)))
+        self._try(run.log.each, lambda logger: logger.save())
+        self._try(run.log.each, lambda logger: logger.finalize(outcome))
         if run.stage == "fit":  # a validation inside a fit may have read a file of it
-            self._try(lambda: run.log.end_fit(run.origin.header.run))
+            self._try(run.log.end_fit, run.origin.header.run)
         self._try(run.data.close)
         for feed in run.evaluation.open_feeds():
             self._try(feed.close)
         self._try(run.job.parts.checkpoint_io.teardown)
         if error is not None:
-            self._try(partial(run.strategy.supervisor.failed, error))
+            self._try(run.strategy.supervisor.failed, error)
         elif run.status == "interrupted":  # schedulers end the job when its first rank exits with a signal's status
-            self._try(lambda: run.strategy.barrier("at which all ranks have closed what they write"))
-        self._try(lambda: run.strategy.close(error))
+            self._try(run.strategy.barrier, "at which all ranks have closed what they write")
+        self._try(run.strategy.close, error)
         self._leave()
         if self.failed is not None and self.failed is not error:
             raise self.failed
@@ -121,7 +120,7 @@ class Session:
         self.run.lock.release()
         self.signals.restore()
         self.run.phase = ""
-        self._try(partial(self.run.recorder.stash, continues=self.failed is None))  # metrics are the user's code
+        self._try(self.run.recorder.stash, continues=self.failed is None)  # metrics are the user's code
         self.run.detach()
         self.lent.close()
 
@@ -130,30 +129,30 @@ class Session:
         run = self.run
         run.recorder.enter("on_exception")
         for hook in run.hooks["on_exception"]:
-            self._try(partial(hook, error))
+            self._try(hook, error)
         if run.job.datamodule is not None and hasattr(run.job.datamodule, "on_exception"):
-            self._try(partial(run.job.datamodule.on_exception, error))
+            self._try(run.job.datamodule.on_exception, error)
 
     def _tear_down(self) -> None:
         run = self.run
         if (data := run.job.datamodule) is not None:
             self._tear_down_by(lambda: adapted(data.teardown, "teardown", run.job.policy)(run.fn))
         for hook in run.hooks["teardown"]:
-            self._tear_down_by(partial(hook, run.fn))
+            self._tear_down_by(hook, run.fn)
 
-    def _tear_down_by(self, action: Callable[[], object]) -> None:
+    def _tear_down_by(self, action: Callable[..., object], *args: str) -> None:
         """Do one step of the teardown; where it is the first thing that fails, the exception hooks are called."""
         run, fine = self.run, self.failed is None
         run.recorder.enter("teardown")
-        self._try(action)
+        self._try(action, *args)
         if fine and self.failed is not None:
-            self._try(partial(self._call_on_exception, self.failed))
-            self._try(lambda: run.saves.confirm(together=False))
+            self._try(self._call_on_exception, self.failed)
+            self._try(run.saves.confirm, together=False)
 
-    def _try(self, action: Callable[[], object]) -> None:
+    def _try(self, action: Callable[..., object], *args: Any, **named: Any) -> None:
         """Do ``action``; keep its error if it is the first one, else report it."""
         try:
-            action()
+            action(*args, **named)
         except BaseException as error:
             if self.failed is None:
                 self.failed = error

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -38,12 +38,12 @@ class Trial:
         stop_reason: why it ended.
     """
 
-    losses: list[float] = field(default_factory=list)
-    steps: int = 0
-    batches: int = 0
-    seconds: float = 0.0
-    metrics: dict[str, float] = field(default_factory=dict)
-    stop_reason: str = ""
+    losses: list[float]
+    steps: int
+    batches: int
+    seconds: float
+    metrics: dict[str, float]
+    stop_reason: str
 
 
 class _Losses(Callback):
@@ -86,7 +86,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
             f"trainer.trial(): {sorted(unknown)} cannot be overridden. Known: callbacks, {LIMITS}.", code="LT144"
         )
     losses, loaders, fits = _Losses(), outer.job.loaders, outer.stage == "fit"
-    if overrides.pop("new_loaders", True) or outer.data.is_open:
+    if overrides.pop("new_loaders", True) or outer.data.batches is not None:
         loaders = loaders.anew()
     else:
         loaders.as_first_asked("train", outer.position)  # its draws are the fit's

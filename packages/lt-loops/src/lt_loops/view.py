@@ -24,9 +24,9 @@ from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.limits import Limit, Limits
 from lt_loops.arguments.table import Settings
 from lt_loops.logging.recorder import RunRecorder
+from lt_loops.run.feeds import eval_limits
 from lt_loops.run.frame import Run
 from lt_loops.run.log import AXES
-from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.resolve import Parts
 from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.state.position import Position
@@ -168,7 +168,8 @@ class TrainerView(Collectives, TrainerAPI):
                 f"{optimizers!r}.",
                 code="LT148",
             )
-        run.training.replace(wanted)
+        run.training.optimizers[:] = wanted
+        run.training.mark_dirty()
 
     @property
     def lr_scheduler_configs(self) -> list[SchedulerConfig]:

@@ -93,21 +93,19 @@ def find_conflicts(given: Mapping[str, Any]) -> Iterator[Problem]:
         flag = ROLES.get(getattr(callback, "role", ""), "")
         if get(flag) is False:
             kind = callback if isinstance(callback, type) else type(callback)
-            error = ConfigError(
+            both_said = (
                 f"{flag}=False and callbacks=[{kind.__name__}(...)]: the flag turns off what the callback does. Take "
-                f"the callback out, or leave {flag} out.",
-                code="LT123",
+                f"the callback out, or leave {flag} out."
             )
-            yield problem_of(error)
+            yield problem_of(ConfigError(both_said, code="LT123"))
 
 
 def two_batches(given: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield a problem where both arguments say how many batches make a step."""
     total, batches = given.get("global_batch_size"), given.get("accumulate_grad_batches")
     if total is not None and batches is not None:
-        error = ConfigError(
+        text = (
             f"global_batch_size={shown(total)} and accumulate_grad_batches={shown(batches)}: each says how many "
-            "batches make a step. Leave one of them out.",
-            code="LT763",
+            "batches make a step. Leave one of them out."
         )
-        yield problem_of(error)
+        yield problem_of(ConfigError(text, code="LT763"))

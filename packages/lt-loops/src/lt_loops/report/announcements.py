@@ -33,7 +33,8 @@ def folders(loggers: list[Logger], callbacks: list[Callback]) -> str:
     """Return where a fit writes; empty where it writes nowhere."""
     files = [logger.log_dir for logger in loggers] + [getattr(cb, "dirpath", None) for cb in callbacks]
     wanted = dict.fromkeys(str(path) for path in files if path)
-    found = [path for path in wanted if not any(_below(path, other) for other in wanted)]
+    places = {Path(path).absolute(): path for path in wanted}
+    found = [path for place, path in places.items() if not places.keys() & {*place.parents}]
     named = [f"{logger.name} {logger.version}" for logger in loggers if not logger.log_dir and logger.version]
     return f"Writing to {', '.join([*map(short_path, found), *named])}" if found or named else ""
 
@@ -47,10 +48,6 @@ def warn_of_eval_mode(module: LightningModule) -> None:
             "backbone, can be by themselves.",
             code="LT584",
         )
-
-
-def _below(path: str, other: str) -> bool:
-    return path != other and Path(path).absolute().is_relative_to(Path(other).absolute())
 
 
 def end(position: Position, reason: str) -> str:

@@ -26,7 +26,8 @@ def format_results(results: Sequence[Mapping[str, float]], stage: str, width: in
         return ""
     title = f"{Stage(stage).capitalize()} metric"
     labels = [f"DataLoader {i}" for i in range(len(results))]
-    columns = [[_number(_value(row, name, i)) for name in names] for i, row in enumerate(results)]
+    found = [[row.get(name, row.get(f"{name}/dataloader_idx_{i}")) for name in names] for i, row in enumerate(results)]
+    columns = [[*map(_number, values)] for values in found]
     room = width or shutil.get_terminal_size().columns
     widths = [max(map(len, [label, *column])) for label, column in zip(labels, columns, strict=True)]
     beside = room - max(widths) - 7
@@ -48,17 +49,11 @@ def _drawable(table: str) -> str:
     return table
 
 
-def _value(row: Mapping[str, float], name: str, loader: int) -> float | None:
-    value = row.get(name)
-    return row.get(f"{name}/dataloader_idx_{loader}") if value is None else value
-
-
 def _number(value: float | None) -> str:
     """Return a number with six digits that count; nothing where a loader lacks the metric."""
     if value is None:
         return ""
-    number = float(value)
-    return str(int(number)) if number.is_integer() and abs(number) < 1e6 and isinstance(value, int) else f"{number:.6g}"
+    return f"{value:d}" if isinstance(value, int) and abs(value) < 1e6 else f"{float(value):.6g}"
 
 
 def _parts(widths: Sequence[int], room: int) -> list[list[int]]:
@@ -66,11 +61,11 @@ def _parts(widths: Sequence[int], room: int) -> list[list[int]]:
     parts: list[list[int]] = [[]]
     used = 0
     for i, width in enumerate(widths):
-        if parts[-1] and used + width + 3 > room:
-            parts.append([])
-            used = 0
-        parts[-1].append(i)
         used += width + 3
+        if parts[-1] and used > room:
+            parts.append([])
+            used = width + 3
+        parts[-1].append(i)
     return parts
 
 

@@ -18,11 +18,9 @@ class Agenda:
         group: training batches that the device is given together (``steps_per_execution``).
         due: number of batches done at which the loop checks: a row, a validation, an epoch's end or a limit is due.
         asked: the loop must check after this very batch.
-        most_steps: optimizer steps that a batch, or a window of them, may take.
+        most_steps: optimizer steps that a batch, or a window of them, may take; ``NEVER`` where nobody knows.
         full: a window counts as a full one whatever it has, as Lightning has it.
     """
-
-    __slots__ = ("asked", "due", "full", "group", "most_steps", "num_batches", "position", "window")
 
     def __init__(self, position: Position, group: int, *, full: bool = False) -> None:
         self.position, self.group, self.full = position, group, full
@@ -33,10 +31,6 @@ class Agenda:
     def request_check(self) -> None:
         """Have the loop check after this batch; may be called from another thread, or a signal's handler."""
         self.asked = True
-
-    def step_by(self, window: int, most_steps: int | None = 1) -> None:
-        """Count on a step in each ``window`` of batches, or on several; None where the number is not known."""
-        self.window, self.most_steps = window, most_steps or NEVER
 
     def batch_of_step(self, step: int) -> int:
         """Return the number of batches done in this epoch when ``step`` can be reached at the earliest."""

@@ -25,6 +25,7 @@ class Agreement:
     where they are.
 
     Attributes:
+        proposed: the signal that this rank got, of which the others hear.
         signal: the one that all ranks obey, as soon as this rank knows of it.
     """
 
@@ -34,7 +35,7 @@ class Agreement:
         self._key = f"lt/stop/{strategy.broadcast(secrets.token_hex(8))}"
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lt-stop-watcher", daemon=True)
-        self._proposed: int | None = None
+        self.proposed: int | None = None
         self._posted = False
         self._waited_for = list(range(strategy.world_size))
         self._latest = 0
@@ -48,10 +49,6 @@ class Agreement:
         """Stop looking; the thread has ended when this returns."""
         self._done.set()
         self._thread.join()
-
-    def propose(self, number: int) -> None:
-        """Have the other ranks hear of a signal that this one got."""
-        self._proposed = number
 
     def _watch(self) -> None:
         try:
@@ -67,8 +64,8 @@ class Agreement:
         strategy = self._strategy
         announced = False
         while not self._done.wait(max(_LOOK_SECONDS, strategy.world_size / _LOOKS)):
-            if self._proposed is not None and not announced:
-                strategy.post(self._key, str(self._proposed))
+            if self.proposed is not None and not announced:
+                strategy.post(self._key, str(self.proposed))
                 announced = True
             posted = strategy.peek(self._key)
             if posted is not None:

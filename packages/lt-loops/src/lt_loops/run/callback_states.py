@@ -1,13 +1,12 @@
 """The states of a run's callbacks, and their hooks that see a checkpoint."""
 
 from functools import partial
-from typing import Any
 
 from lt_core.callback import Callback
 from lt_core.errors import warn
 from lt_loops.run.job import Context, Owner
 from lt_loops.setup.hooks import callback_hook
-from lt_loops.state.origin import Saved, own_copy
+from lt_loops.state.origin import Saved, StateDict, own_copy
 from lt_loops.state.unsaved import Unsaved
 
 
@@ -25,19 +24,19 @@ class CallbackStates(Owner):
                 callback.begin_anew(self._trainer)
             callback._fitted_in = run
 
-    def states(self, unsaved: Unsaved) -> dict[str, Any]:
+    def states(self, unsaved: Unsaved) -> StateDict:
         """Return the state of each callback that has one, by its key."""
         every = self._callbacks
         found = {cb.state_key: unsaved.optional(f"the state of {cb.state_key}", cb.state_dict) for cb in every}
         return {key: state for key, state in found.items() if state}
 
-    def call_save_hooks(self, tree: dict[str, Any], unsaved: Unsaved) -> None:
+    def call_save_hooks(self, tree: StateDict, unsaved: Unsaved) -> None:
         """Call ``on_save_checkpoint``; a dict that it returns is the callback's state."""
         for callback in self._callbacks:
             part = f"on_save_checkpoint of {callback.state_key}"
             unsaved.optional(part, partial(self._save, callback, tree))
 
-    def _save(self, callback: Callback, tree: dict[str, Any]) -> None:
+    def _save(self, callback: Callback, tree: StateDict) -> None:
         hook = callback_hook(self._trainer, self._job.given, callback, "on_save_checkpoint", self._job.policy)
         returned = hook(tree) if hook is not None else None
         if isinstance(returned, dict):

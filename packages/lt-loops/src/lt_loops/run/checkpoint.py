@@ -30,7 +30,7 @@ from lt_loops.run.log import Log
 from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
 from lt_loops.setup.loaders import Loaders
-from lt_loops.state.origin import Saved
+from lt_loops.state.origin import Saved, StateDict
 from lt_loops.state.position import Position
 from lt_loops.state.unsaved import Unsaved
 
@@ -38,7 +38,7 @@ LAYOUT_VERSION = "2.5.0"
 """The version of Lightning whose checkpoint layout is written."""
 
 
-def capture(run: Run, contents: Contents = Contents()) -> tuple[dict[str, Any], Exception | None]:
+def capture(run: Run, contents: Contents = Contents()) -> tuple[StateDict, Exception | None]:
     """Return a checkpoint of this moment, as plain data and tensors; called on every rank.
 
     An optional part that fails keeps no other from being saved: see :class:`~lt_loops.state.unsaved.Unsaved`. Hooks of
@@ -55,7 +55,7 @@ def capture(run: Run, contents: Contents = Contents()) -> tuple[dict[str, Any], 
     loaders, epoch = run.job.loaders, position.last_epoch
     data.note_seconds()
     origin.header = origin.header.next(position.step, epoch, weights_only=contents.weights_only)
-    tree: dict[str, Any] = {
+    tree: StateDict = {
         **origin.header.entry(),  # first, so that it stands in the file's first bytes
         "epoch": epoch,
         "global_step": position.step,
@@ -155,7 +155,7 @@ def _version() -> str:
         return "unknown"
 
 
-def _loop_counters(position: Position, length: int | None, optimizers: int, *, manual: bool) -> dict[str, Any]:
+def _loop_counters(position: Position, length: int | None, optimizers: int, *, manual: bool) -> StateDict:
     """Return the counters as Lightning 2.x keeps them in a file written at the end of a batch or an epoch.
 
     ``length``: batches of an epoch, None where unknown; ``manual``: the user steps the optimizers.

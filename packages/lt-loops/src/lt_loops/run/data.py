@@ -10,9 +10,9 @@ from typing import Any
 from lt_core.data import Feed
 from lt_core.seed import restore_generators
 from lt_loops.arguments.limits import limited
+from lt_loops.run.feeds import Feeds, batches_per_step, samples_of_batch
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.feeds import Feeds, samples_of_batch
-from lt_loops.state.origin import Saved
+from lt_loops.state.origin import Saved, StateDict
 
 
 class TrainingData(Owner):
@@ -20,6 +20,7 @@ class TrainingData(Owner):
 
     Attributes:
         feed: None before anybody wants its length, and outside of ``fit``.
+        batches: the iterator over the rest of the epoch; None where none is in use.
         outdated: the loaders must be asked for again before the next epoch; until then the present feed is read.
         samples_elsewhere: samples of the present epoch consumed in processes that have ended.
     """
@@ -28,17 +29,17 @@ class TrainingData(Owner):
         super().__init__(context)
         self._feeds = feeds
         self.feed: Feed | None = None
-        self._batches: Iterator[Any] | None = None
-        self._place: dict[str, Any] | None = None  # where a feed that is not read yet goes on
-        self._generators: dict[str, Any] | None = None  # to be put back right before the iterator is made
+        self.batches: Iterator[Any] | None = None
+        self._place: StateDict | None = None  # where a feed that is not read yet goes on
+        self._generators: StateDict | None = None  # to be put back right before the iterator is made
         self._clock: float | None = None  # when the present stretch of training began
         self._begun = 0.0  # when training would have begun in this process alone
         self.samples_elsewhere = 0
         self.outdated = False
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> StateDict:
         """Leave out the feed, which reads in this process; the place in it stays."""
-        return {**vars(self), "feed": None, "_batches": None}
+        return {**vars(self), "feed": None, "batches": None}
 
     # ---- the feed ----------------------------------------------------------------------------------------------------
 
@@ -50,7 +51,8 @@ class TrainingData(Owner):
                 self.feed.load_state_dict(self._place)
             self.count_batches()
         if (samples := self._limits.global_batch_size) is not None:
-            self._limits.accumulate_grad_batches = self._feeds.batches_per_step(samples)
+            loaders = self._job.loaders.as_first_asked("train", self._position)
+            self._limits.accumulate_grad_batches = batches_per_step(samples, loaders, self._strategy)
         return self.feed
 
     def drop_outdated(self) -> None:
@@ -59,7 +61,7 @@ class TrainingData(Owner):
             return
         if self.outdated or self._feeds.are_outdated("train"):
             self.feed.close()
-            self.feed = self._place = self._batches = None
+            self.feed = self._place = self.batches = None
             self._feeds.forget("train")
             self.outdated = False
 
@@ -116,43 +118,38 @@ class TrainingData(Owner):
         self.count_batches()
         most = self._agenda.num_batches
         if position.exhausted:  # a file from the end of an epoch: nothing of it is read again
-            self._batches = iter(())
+            self.batches = iter(())
         elif feed.num_batches is None or most < feed.num_batches:
             # islice asks for no batch beyond the limit: that would read samples, and draw from the generators
             left = None if most == float("inf") else max(int(most) - position.batch, 0)
-            self._batches = iter(islice(feed, left))
+            self.batches = iter(islice(feed, left))
         else:
-            self._batches = iter(feed)
+            self.batches = iter(feed)
 
     def read(self) -> Iterator[Any]:
         """Return the rest of this epoch's batches, and start the clock of training."""
         self.start_clock()
-        if self._batches is None:
+        if self.batches is None:
             self.open()
-        assert self._batches is not None
+        assert self.batches is not None
         self._place = None
-        return self._batches
-
-    @property
-    def is_open(self) -> bool:
-        """Whether an iterator over the loaders is in use."""
-        return self._batches is not None
+        return self.batches
 
     def pause(self) -> None:
         """Stop the clock; the iterator of an epoch that was left early stays, for a checkpoint."""
         self.stop_clock()
         self._position.exhausted = self._agenda.at_end()
         if self._position.exhausted:
-            self._batches = None
+            self.batches = None
 
     def leave(self) -> None:
         """Note where the data stands, for a fit that continues or a checkpoint after it; let go of the iterator."""
         self.put_generators_back()  # where there was nothing left to train
-        self._place, self._batches = self.place(), None
+        self._place, self.batches = self.place(), None
 
     def close(self) -> None:
         """Let go of the loaders' workers."""
-        self._batches = None
+        self.batches = None
         if self.feed is not None:
             self.feed.close()
 
@@ -181,7 +178,7 @@ class TrainingData(Owner):
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
-    def place(self) -> dict[str, Any] | None:
+    def place(self) -> StateDict | None:
         """Return the place in the training data: of a run that has not begun or has ended, where it goes on.
 
         In the middle of a batch, as when an error ends the run, it is the place before that batch: it is not done.

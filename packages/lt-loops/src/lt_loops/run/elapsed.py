@@ -7,12 +7,10 @@ from typing import Any
 
 from lt_core.duration import UNITS, AgreedTime, Duration, Every, Unit
 from lt_core.errors import ConfigError, did_you_mean
-from lt_core.interface import is_overridden
-from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
 from lt_loops.run.data import TrainingData
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.hooks import HookCalls
+from lt_loops.setup.hooks import HookCalls, defines
 from lt_loops.state.position import NEVER
 
 
@@ -128,14 +126,13 @@ class Elapsed(Owner):
 
     @property
     def _counts_tokens(self) -> bool:
-        return is_overridden(self._module, "count_tokens", LightningModule)
+        return defines(self._module, "count_tokens")
 
     def _count_tokens(self, outputs: Any, batch: Any, index: int) -> None:
         feed = self._data.feed
-        stands_in = feed is not None and feed.uneven and feed.weight == 0.0
+        stands_in = feed is not None and feed.weight == 0.0
         own = 0 if stands_in else int(self._module.count_tokens(batch))
-        alone = self._strategy.world_size == 1
-        self._position.tokens += own if alone else sum(self._strategy.gather_objects(own))
+        self._position.tokens += sum(self._strategy.gather_objects(own))
 
     def _samples(self) -> float:
         feed = self._data.feed

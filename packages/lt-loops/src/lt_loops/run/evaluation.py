@@ -12,13 +12,12 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 from lt_core.data import Feed
 from lt_core.duration import SLACK, AgreedTime, Duration, Every
 from lt_core.errors import ConfigError, warn
-from lt_core.interface import is_overridden
-from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
 from lt_loops.run.elapsed import Elapsed, counted_by
+from lt_loops.run.feeds import Feeds, eval_limits
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.feeds import Feeds, eval_limits
-from lt_loops.state.origin import Saved
+from lt_loops.setup.hooks import defines
+from lt_loops.state.origin import Saved, StateDict
 from lt_loops.state.position import NEVER
 
 
@@ -35,8 +34,8 @@ class PartialValidation(NamedTuple):
 
     place: list[Any]
     batches: int
-    sums: list[dict[str, Any]]
-    generators: dict[str, Any]
+    sums: list[StateDict]
+    generators: StateDict
     steps: dict[str, int]
 
 
@@ -57,10 +56,10 @@ class Evaluation(Owner):
         self._every: Every | tuple[str, int] | None = None  # of val_check_interval, or its count in a checkpoint
         self._made: dict[str, list[Feed]] = {}
         self._steps: dict[str, int] = {}
-        self.before: tuple[dict[str, Any], dict[str, int]] | None = None
+        self.before: tuple[StateDict, dict[str, int]] | None = None
         self._partial: PartialValidation | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> StateDict:
         return {**vars(self), "_made": {}}
 
     @property
@@ -68,7 +67,7 @@ class Evaluation(Owner):
         """Whether this fit has a validation at all."""
         return (
             self._limits.limit_val_batches != 0
-            and is_overridden(self._module, "validation_step", LightningModule)
+            and defines(self._module, "validation_step")
             and self._job.loaders.has("validate")
         )
 
@@ -204,7 +203,7 @@ class Evaluation(Owner):
         """Note the state of now, which checkpoints hold until a validation inside ``fit`` comes to its end."""
         self.before = capture_generators(), dict(self._steps)
 
-    def keep_partial(self, batches: int, feeds: list[Feed], sums: list[dict[str, Any]]) -> None:
+    def keep_partial(self, batches: int, feeds: list[Feed], sums: list[StateDict]) -> None:
         """Note where a signal ends this validation, so that a resume goes on with the next batch.
 
         ``batches`` are done, of all loaders together. Where a loader might read another order next time, nothing is
@@ -221,7 +220,7 @@ class Evaluation(Owner):
             self._partial = None  # another validation, or other data
         return 0 if self._partial is None else self._partial.batches
 
-    def resume_partial(self, take_sums: Callable[[list[dict[str, Any]]], None]) -> None:
+    def resume_partial(self, take_sums: Callable[[list[StateDict]], None]) -> None:
         assert self._partial is not None
         partial, self._partial = self._partial, None
         self._steps.update(partial.steps)
@@ -247,11 +246,11 @@ class Evaluation(Owner):
         self._steps[stage] = count
         return count
 
-    def shared_state(self) -> dict[str, Any]:
+    def shared_state(self) -> StateDict:
         steps = dict(self._steps) if self.before is None else self.before[1]
         return {"eval_steps": steps, "val_check_passed": counted_by(self._every)}
 
-    def rank_state(self) -> dict[str, Any]:
+    def rank_state(self) -> StateDict:
         """Return the random generators, and the part of a validation that is done."""
         partial = {} if self._partial is None else {"validation": self._partial._asdict()}
         return {"generators": capture_generators() if self.before is None else self.before[0], **partial}

@@ -25,6 +25,7 @@ from lt_loops.run.callback_states import CallbackStates
 from lt_loops.run.data import TrainingData
 from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.evaluation import Evaluation
+from lt_loops.run.feeds import Feeds
 from lt_loops.run.history import History
 from lt_loops.run.job import Context, Job
 from lt_loops.run.lock import RunLock
@@ -35,7 +36,6 @@ from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.stopping import Stopping
 from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
-from lt_loops.setup.feeds import Feeds
 from lt_loops.setup.hooks import HookCalls
 from lt_loops.setup.loaders import Loaders
 from lt_loops.state.origin import Origin, StateDict
@@ -69,15 +69,15 @@ class Run:
         self.job, self.set_current_run, self.trainer, self.stage = job, set_current_run, job.trainer, job.stage
         self.module, self.strategy, self.loaders = job.module, job.strategy, job.loaders
         self.precision, self.callbacks, self.loggers = job.parts.precision, job.parts.callbacks, job.parts.loggers
-        self.position = Position()
+        # the same for a fit that continues: callbacks go on with its values, and an epoch in the middle with its sums
+        self.position: Position = Position() if last is None else last.position
+        self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
         own = getattr(getattr(self.strategy, "step", None), "steps_per_execution", 1)
         group = max(job.settings.steps_per_execution, self.strategy.capabilities.steps_per_execution, own)
         self.agenda = Agenda(self.position, group, full=job.policy.full_windows)
-        # the same for a fit that continues: callbacks go on with its values, and an epoch in the middle with its sums
-        self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
         self._context = context = Context(job, self.position, self.agenda, self.recorder)
         self.callback_states, self.weights, self.saves = CallbackStates(context), Weights(context), Saves(context)
-        self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, job.settings, job.policy)
+        self.feeds = Feeds(context)
         self.data = TrainingData(context, self.feeds)
         self.elapsed = Elapsed(context, self.data)
         self.evaluation = Evaluation(context, self.feeds, self.elapsed)
@@ -95,7 +95,6 @@ class Run:
         self._trainer_of_data: Any = None
         self._logged_as: dict[int, tuple[Callback, LightningModule | None]] = {}
         if last is not None:
-            self.position.load_state_dict(last.position.state_dict())
             self.training.continue_from(last.training)
             self.data.continue_from(last.data)
             self.evaluation.continue_from(last.evaluation)

@@ -1,7 +1,7 @@
 """The request for a run, and the context that its owners share; neither is replaced during the run."""
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from lt_core.data import DataSource
 from lt_core.dialect import Policy
@@ -45,7 +45,6 @@ class Job:
         compile_options: for ``torch.compile`` of the training step; None: it is not compiled.
         policy: see the Trainer.
         profiler: if the user asked for one.
-        datamodule, strategy: of the ``loaders`` and ``parts``.
     """
 
     trainer: Host
@@ -62,16 +61,17 @@ class Job:
     compile_options: dict[str, Any] | None = None
     policy: Policy
     profiler: Profiler | None
-    datamodule: DataSource | None = field(init=False)
-    strategy: Strategy = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "datamodule", self.loaders.datamodule)
-        object.__setattr__(self, "strategy", self.parts.strategy)
+    @property
+    def datamodule(self) -> DataSource | None:
+        return self.loaders.datamodule
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.parts.strategy
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Context:
+class Context(NamedTuple):
     """The context that the owners of a run share.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The way of metrics to the loggers, and when; a logger that fails never ends a run."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from lt_core import plugins
@@ -10,7 +10,6 @@ from lt_core.duration import Duration, Every
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, recording, warn
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
-from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
 from lt_core.terminal import waiting
 from lt_loops.logging.merged_sums import merged_sums
@@ -19,8 +18,8 @@ from lt_loops.logging.slot import as_number
 from lt_loops.run.elapsed import Elapsed, counted_by
 from lt_loops.run.history import History
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.hooks import HookCalls
-from lt_loops.state.origin import Saved
+from lt_loops.setup.hooks import Hook, HookCalls, defines
+from lt_loops.state.origin import Saved, StateDict
 from lt_loops.state.position import NEVER
 from lt_loops.state.unsaved import Unsaved
 
@@ -59,7 +58,7 @@ class Log(Owner):
         self._kept: dict[int, deque[dict[str, Any]]] = {id(each): deque(maxlen=_KEPT_ROWS) for each in self._loggers}
         self._reported: set[tuple[object, ...]] = set()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> StateDict:
         """Leave out the profiler's measurement, which cannot be copied."""
         return {**vars(self), "send": self._send}
 
@@ -77,11 +76,13 @@ class Log(Owner):
             if lost := len(self._kept.get(id(logger), "")):
                 warn(f"{type(logger).__name__} did not take {lost} rows, and they are lost.", code="LT562")
 
-    def begin_training(self, hooks: HookCalls, callbacks: Sequence[Callback]) -> None:
+    def begin_training(self, hooks: HookCalls) -> None:
         """Have hooks after each batch find the ranks' common values, where there is such a hook besides our own."""
         name = "on_train_batch_end"
-        reads = is_overridden(self._module, name, LightningModule)
-        reads = reads or any(cb.batch_hooks_every and is_overridden(cb, name, Callback) for cb in callbacks)
+        reads = defines(self._module, name)
+        reads = reads or any(
+            cb.batch_hooks_every and is_overridden(cb, name, Callback) for cb in self._job.parts.callbacks
+        )
         # asked of all: a callback may be on rank 0 alone
         if self._strategy.world_size > 1 and any(self._strategy.gather_objects(reads)):
             hooks.call_first(name, SharedSteps(self._recorder, self._strategy))
@@ -107,11 +108,11 @@ class Log(Owner):
         next_step = self._agenda.batch_of_step(self._position.step + 1)  # in the middle of a window none is due
         return max(self._elapsed.next_due(every), next_step)
 
-    def shared_state(self, unsaved: Unsaved) -> dict[str, Any]:
+    def shared_state(self, unsaved: Unsaved) -> StateDict:
         """Return version and place in the files of each logger, and the rows that were due by a duration."""
         return {"loggers": self.places(unsaved), "log_passed": counted_by(self._every)}
 
-    def places(self, unsaved: Unsaved) -> list[dict[str, Any] | None]:
+    def places(self, unsaved: Unsaved) -> list[StateDict | None]:
         """Return where each logger stands in its files; None for one that fails."""
         return [
             unsaved.optional(f"the place in the files of {type(logger).__qualname__}", logger.state_dict, logger=True)
@@ -233,7 +234,7 @@ class Log(Owner):
             self._send_kept(logger)
             self.guarded(logger, action, logger)
 
-    def guarded(self, logger: Logger, action: Callable[..., Any], *args: Any, **named: Any) -> bool:
+    def guarded(self, logger: Logger, action: Hook, *args: Any, **named: Any) -> bool:
         """Do ``action``, which is one of ``logger``; return whether it went well, else report it once."""
         says = not (named and logger.takes_tensors)  # such rows are only kept: in 1 µs, not in the 100 of a timer
         try:

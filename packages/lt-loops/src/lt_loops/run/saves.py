@@ -13,9 +13,10 @@ from lt_core.files.atomic_file import make_folder
 from lt_core.files.checkpoint_header import Contents, Header
 from lt_core.logger import Logger
 from lt_loops.run.job import Context, Owner
+from lt_loops.state.origin import StateDict
 from lt_loops.state.unsaved import listed
 
-Capture = Callable[[Contents], tuple[dict[str, Any], Exception | None]]
+Capture = Callable[[Contents], tuple[StateDict, Exception | None]]
 """Makes a checkpoint of this moment, on every rank: the tree, and an exception of the user's own hooks."""
 
 EachLogger = Callable[[Callable[[Logger], Any]], None]
@@ -80,7 +81,7 @@ class Saves(Owner):
 
     def serve(self, capture: Capture, each_logger: EachLogger) -> None:
         """Write the pending requests: all hooks have run, schedulers stepped, the position moved."""
-        trees: dict[Contents, dict[str, Any]] = {}  # one for all requests with the same contents
+        trees: dict[Contents, StateDict] = {}  # one for all requests with the same contents
         failed: Exception | None = None
         done = []
         with self._measured():
@@ -216,7 +217,7 @@ class Saves(Owner):
         profiler = self._job.profiler
         return nullcontext() if profiler is None else profiler.profile("save_checkpoint")
 
-    def _write(self, path: str, tree: dict[str, Any], io: CheckpointIO, *, wait: bool = False) -> None:
+    def _write(self, path: str, tree: StateDict, io: CheckpointIO, *, wait: bool = False) -> None:
         if self._strategy.rank == 0 and "://" not in path:
             make_folder(Path(path).parent)
         self._strategy.save_checkpoint(io, tree, path)

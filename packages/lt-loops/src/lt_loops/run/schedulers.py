@@ -1,18 +1,15 @@
 """When learning-rate schedulers step."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from lt_core.duration import multiples
 from lt_core.errors import ConfigError, did_you_mean, nearest_name, warn
-from lt_core.interface import is_overridden
-from lt_core.module import LightningModule
 from lt_loops.run.elapsed import Elapsed
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.hooks import HookCalls, adapted
+from lt_loops.setup.hooks import Hook, HookCalls, adapted, defines
 from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.state.position import NEVER
 
@@ -30,10 +27,10 @@ class Schedulers(Owner):
         # a frequency counts the batches of an epoch, as Lightning does; else optimizer steps
         self._by_batch = context.job.policy.schedules_by_batch
         self.configs: list[SchedulerConfig] = []
-        self._own_step: Callable[..., Any] | None = None
+        self._own_step: Hook | None = None
 
     def configure(self, configs: list[SchedulerConfig]) -> None:
-        self.configs, own = configs, is_overridden(self._module, "lr_scheduler_step", LightningModule)
+        self.configs, own = configs, defines(self._module, "lr_scheduler_step")
         hook, policy = self._module.lr_scheduler_step, self._job.policy
         self._own_step = adapted(hook, "lr_scheduler_step", policy) if own else None
 
@@ -115,7 +112,7 @@ class Schedulers(Owner):
             f"Logged so far: {have}.{did_you_mean(config.monitor or '', metrics)} Log it by self.log, or set its "
             "'frequency' so that it steps when a validation has run."
         )
-        off = is_overridden(self._module, "validation_step", LightningModule) and not self._evaluation.validates
+        off = defines(self._module, "validation_step") and not self._evaluation.validates
         if config.strict and not (off and nearest_name(config.monitor or "", metrics, slip=True) is None):
             raise ConfigError(message, code="LT321")
         warn(message, code="LT321")

@@ -45,7 +45,7 @@ class Stopping(Owner):
         self.signal = number
         self._agenda.request_check()
         if self._agreement is not None:
-            self._agreement.propose(number)
+            self._agreement.proposed = number
         elif self._limits.global_batch_size is None:
             self._leave(number)
 
@@ -102,7 +102,6 @@ class Stopping(Owner):
         if agreement is None and self.signal is not None and not self.leaving:
             self._leave(self.signal)
         if agreement is not None and not self.leaving and agreement.reached(here):
-            self.signal = agreement.signal
             self._leave(agreement.signal or 0)
         return self.leaving
 
@@ -125,7 +124,6 @@ class Stopping(Owner):
         everyone = [self.signal] if self._agreement is None else self._strategy.gather_objects(self.signal)
         found = next((number for number in everyone if number is not None), None)
         if found is not None and not self.leaving:
-            self.signal = found
             self._leave(found)
 
     def fulfils_request(self) -> bool:
@@ -162,7 +160,7 @@ class Stopping(Owner):
         return bool(self.reason)
 
     def _leave(self, number: int) -> None:
-        self.leaving = True
+        self.signal, self.leaving = number, True
         self.reason = f"signal {signal.Signals(number).name}"  # whatever limit was reached besides: it exits with it
         self._agenda.request_check()
 

@@ -1,13 +1,12 @@
 """Results of a run in other processes, taken over by the process that started it."""
 
-from functools import partial
 from typing import Any
 
 from lt_core.errors import warn
-from lt_core.interface import is_overridden
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_loops.run.frame import Run
+from lt_loops.setup.hooks import defines
 
 
 def take_over(run: Run, result: RunResult) -> None:
@@ -28,7 +27,7 @@ def take_over(run: Run, result: RunResult) -> None:
         callback.take_over(run.trainer)
     run.open_log()  # it never began here, so it has none yet
     for logger, state in zip(run.loggers, result.loggers, strict=False):
-        run.log.guarded(logger, partial(logger.load_state_dict, state))
+        run.log.guarded(logger, logger.load_state_dict, state)
         if run.stage == "fit":
             logger._fitted_in = run.origin.header.run
 
@@ -39,7 +38,7 @@ def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:
     Where layers are made in ``configure_model``, they exist on the ranks only so far, and are made here too.
     """
     failed: Exception | None = None
-    if not set(weights) <= set(module.state_dict()) and is_overridden(module, "configure_model", LightningModule):
+    if not set(weights) <= set(module.state_dict()) and defines(module, "configure_model"):
         try:
             module.configure_model()
         except Exception as error:  # sharding needs the ranks; the layers that it made before are enough

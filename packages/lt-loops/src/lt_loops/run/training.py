@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch.optim import Optimizer
 
 from lt_core import plugins
@@ -15,7 +12,7 @@ from lt_loops.run.job import Context, Owner
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
 from lt_loops.setup.optimizers import Optimization
-from lt_loops.state.origin import Saved, own_copy
+from lt_loops.state.origin import Saved, StateDict, own_copy
 from lt_loops.state.plan import Plan
 from lt_loops.state.position import NEVER, Pending
 from lt_loops.state.unsaved import Unsaved
@@ -44,11 +41,11 @@ class Training(Owner):
         self.pending = Pending()
         self.open_gradients: list[Optimizer] = []
         self.running: RunningStep | None = None
-        self._step_states: tuple[Mapping[str, Any], Mapping[str, Any]] = {}, {}  # by key: of all ranks, of this one
+        self._step_states: tuple[StateDict, StateDict] = {}, {}  # by key: of all ranks, of this one
         self.dirty, self.unsaved_known, self.partial = False, False, False
         self.plan: Plan
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> StateDict:
         return {**{name: value for name, value in vars(self).items() if name != "plan"}, "running": None}
 
     @property
@@ -68,11 +65,6 @@ class Training(Owner):
         self.optimization = optimization
         self.schedulers.configure(optimization.schedulers)
 
-    def replace(self, optimizers: list[Optimizer]) -> None:
-        """Train with other optimizers, as many, from the next batch on."""
-        self.optimizers[:] = optimizers
-        self.mark_dirty()
-
     def continue_from(self, last: Training) -> None:
         """Take over all that another fit of the same module trained with."""
         if not self._job.policy.new_optimizers:
@@ -84,12 +76,6 @@ class Training(Owner):
     def mark_dirty(self) -> None:
         self.dirty = True
         self._agenda.request_check()
-
-    def use(self, plan: Plan, step: Step | None) -> None:
-        """Train by ``plan``; it knows of all that changed so far."""
-        self.plan, self.dirty = plan, False
-        if step is None:
-            self.end_step()
 
     def begin_step(self, step: Step, handle: StepHandle) -> RunningStep:
         """Begin ``step`` for this run, once; then have it go on with another ``handle``."""
@@ -115,7 +101,7 @@ class Training(Owner):
         self._step_states = self.step_states()
         self.running = None
 
-    def step_states(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def step_states(self) -> tuple[StateDict, StateDict]:
         """Return the states of steps by key: the shared ones, and this rank's."""
         shared, own = self._step_states
         if self.running is not None and (key := self.running.step.key):
@@ -151,7 +137,7 @@ class Training(Owner):
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
-    def layout_state(self, unsaved: Unsaved) -> dict[str, Any]:
+    def layout_state(self, unsaved: Unsaved) -> StateDict:
         if self._begins_anew:
             what = "the gradients of an unfinished accumulation window"
             shards = f"strategy {self._strategy.name!r} shards them"
@@ -162,7 +148,7 @@ class Training(Owner):
             "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers.configs],
         }
 
-    def shared_state(self) -> dict[str, Any]:
+    def shared_state(self) -> StateDict:
         """Return the place, the counts of an unfinished window, the scaler, and which optimizers there are."""
         return {
             "position": self._position.state_dict() | ({"micro": 0} if self._begins_anew else {}),
@@ -174,7 +160,7 @@ class Training(Owner):
             "scheduler_steps": [(str(config.every), config.stepped) for config in self.schedulers.configs],
         }
 
-    def states_after_first_step(self) -> dict[str, Any] | None:
+    def states_after_first_step(self) -> StateDict | None:
         """Return, once, the states of this rank's optimizers and schedulers; None before the first step."""
         position = self._position
         if self.unsaved_known or (not position.step and (position.micro or not position.batches)):
@@ -187,7 +173,7 @@ class Training(Owner):
             "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers.configs],
         }
 
-    def rank_state(self) -> dict[str, Any]:
+    def rank_state(self) -> StateDict:
         """Return the gradients that a later step will use, and the weight of the losses that they are of."""
         gradients = {} if self._begins_anew else self._unfinished_gradients()
         return {"gradients": gradients, "weight": float(self.pending.weight), "steps": self.step_states()[1]}
@@ -274,7 +260,7 @@ class Training(Owner):
                 code="LT765",
             )
 
-    def _unfinished_gradients(self) -> dict[str, Any]:
+    def _unfinished_gradients(self) -> StateDict:
         """Return the gradients of a window, or of a user's own accumulation."""
         found = {name: p for name, p in self._module.named_parameters() if p.grad is not None}
         if not self._position.micro:

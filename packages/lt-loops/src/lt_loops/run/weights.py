@@ -11,11 +11,10 @@ from lt_core import plugins
 from lt_core.errors import warn
 from lt_core.files.checkpoint_header import Contents
 from lt_core.hparams import saved_hparams, settle_hparams
-from lt_core.interface import is_overridden
 from lt_core.loading.from_checkpoint import check_left_out, load_state_dict_strictly
-from lt_core.module import LightningModule
 from lt_loops.run.job import Context, Owner
-from lt_loops.state.origin import Saved, own_copy
+from lt_loops.setup.hooks import defines
+from lt_loops.state.origin import Saved, StateDict, own_copy
 from lt_loops.state.unsaved import Unsaved
 
 
@@ -52,14 +51,14 @@ class Weights(Owner):
 
     # ---- out ---------------------------------------------------------------------------------------------------------
 
-    def state(self, unsaved: Unsaved) -> dict[str, Any]:
+    def state(self, unsaved: Unsaved) -> StateDict:
         weights = self._strategy.module_state(self.model)
         return {"state_dict": weights, **saved_hparams(self._module, objects=unsaved.objects)}
 
-    def complete(self, tree: dict[str, Any], contents: Contents, unsaved: Unsaved) -> None:
+    def complete(self, tree: StateDict, contents: Contents, unsaved: Unsaved) -> None:
         """Call the module's hook, then leave out the weights that are not wanted."""
         module = self._module
-        if is_overridden(module, "on_save_checkpoint", LightningModule):
+        if defines(module, "on_save_checkpoint"):
             unsaved.optional("on_save_checkpoint of the module", lambda: module.on_save_checkpoint(tree))
             if not unsaved.objects:
                 settle_hparams(tree, module)
@@ -73,7 +72,7 @@ class Weights(Owner):
     def load(self, saved: Saved) -> None:
         """Call the module's hook and load the weights; if they are spread over ranks, once the strategy has set up."""
         module, self._saved = self._module, saved
-        if is_overridden(module, "on_load_checkpoint", LightningModule):
+        if defines(module, "on_load_checkpoint"):
             module.on_load_checkpoint(saved.tree)
         if not self._strategy.capabilities.sharded_parameters:
             load_state_dict_strictly(

@@ -47,7 +47,8 @@ CURRENT: Mapping[str, tuple[str, ...]] = {
 }
 """Arguments of the hooks that may take fewer, or in another order."""
 
-FITTING: WeakKeyDictionary[Hook, dict[tuple[str, bool, bool], bool]] = WeakKeyDictionary()
+Use = tuple[str, bool, bool]
+FITTING: WeakKeyDictionary[Hook, dict[Use, bool]] = WeakKeyDictionary()
 """Functions that fit a hook, and whether they take its arguments as they are: by the hook, whether as a callback's, and
 whether optional parameters are filled by place. A look at a signature takes 30 microseconds.
 """
@@ -102,8 +103,8 @@ def before_run(
     They are the user's, or an installed dialect's where a method or parameter has one of its names, or does not fit.
     Not ``checks``: of the module that is placed, and may be on its way to other processes, only names are asked.
     """
-    called: Any = module, callbacks
-    error = next(_errors(trainer, called[0], called[1], policy), None) if checks else None
+    called: Called = module, callbacks
+    error = next(_errors(trainer, *called, policy), None) if checks else None
     former = any(
         use not in known and former_parameters(hook, offered)
         for hook, name, offered in _overridden(module, LightningModule, (*_OF_STEP, *(() if checks else _OF_MODULE)))
@@ -111,8 +112,8 @@ def before_run(
     )
     if former or error is not None or any(map(spoken_by, (module, *callbacks))):
         for dialect in dialects():
-            called = dialect.before_run(trainer, *called)
-        error = next(_errors(trainer, called[0], called[1], policy), None) if checks else None
+            called = dialect.before_run(trainer, *called)  # type: ignore[assignment]  # None only for no module
+        error = next(_errors(trainer, *called, policy), None) if checks else None
     return called, error
 
 
@@ -151,7 +152,7 @@ def check_takes_index(module: LightningModule, method: str, policy: Policy) -> N
         HookError: which says how to write it.
     """
     own = getattr(module, method)
-    if is_overridden(module, method, LightningModule) and 2 not in taken_places(own, OFFERED, policy):
+    if defines(module, method) and 2 not in taken_places(own, OFFERED, policy):
         raise HookError(
             f"There are several loaders, but {type(module).__name__}.{method} does not take dataloader_idx. Write "
             f"{method}(self, batch, batch_idx, dataloader_idx=0).",
@@ -215,6 +216,11 @@ def why_unfit(function: Hook, name: str, offered: Sequence[str], policy: Policy)
     return None
 
 
+def defines(module: LightningModule, name: str) -> bool:
+    """Return whether the user's module has a hook or step of this name."""
+    return is_overridden(module, name, LightningModule)
+
+
 # ---- one hook --------------------------------------------------------------------------------------------------------
 
 
@@ -243,9 +249,7 @@ def adapted(function: Hook, name: str, policy: Policy) -> Hook:
     return hook
 
 
-def _known_uses(
-    function: Hook, name: str, policy: Policy
-) -> tuple[dict[tuple[str, bool, bool], bool], tuple[str, bool, bool]]:
+def _known_uses(function: Hook, name: str, policy: Policy) -> tuple[dict[Use, bool], Use]:
     """Return the entry of a function in :data:`FITTING`, and the key for its use as hook ``name``."""
     plain = getattr(inner(function), "__func__", None)
     use = name, isinstance(function, BoundHook), policy.fills_by_place
@@ -414,7 +418,7 @@ class HookCalls:
                 *self._of_callbacks(name, False if name == "on_train_epoch_end" else None),
             ]
             (module, _), _ = self.checked
-            if is_overridden(module, name, LightningModule):
+            if defines(module, name):
                 calls.append(self._fitted(module, name, getattr(module, name)))
             found = self._found[name] = tuple(calls)
         return found

@@ -52,7 +52,7 @@ def layers_made(module: LightningModule, *, keeps: bool, whole: bool, says: bool
                 code="LT242",
             )
         return
-    other = next((name for name in lost if _have_other_shapes(before[name].tensor, made[name].tensor)), None)
+    other = next((name for name in lost if not _fits(before[name].tensor, made[name].tensor)), None)
     if made and (whole or other is not None):
         for one, values in held:
             one.clear()
@@ -92,8 +92,8 @@ def _places(module: nn.Module) -> dict[str, _Place]:
     return found
 
 
-def _have_other_shapes(one: Tensor, other: Tensor) -> bool:
-    return not any(map(nn.parameter.is_lazy, (one, other))) and one.shape != other.shape
+def _fits(one: Tensor, other: Tensor) -> bool:
+    return any(map(nn.parameter.is_lazy, (one, other))) or one.shape == other.shape
 
 
 def _are_equal(one: Tensor, other: Tensor) -> bool:

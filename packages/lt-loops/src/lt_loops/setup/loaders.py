@@ -20,7 +20,7 @@ from lt_core.ranks import Ranks
 from lt_core.seed import capture_generators, preserve_generators, restore_generators, seeding, states_beside
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
-from lt_loops.state.origin import Saved
+from lt_loops.state.origin import Saved, StateDict
 from lt_loops.state.position import Position
 from lt_loops.state.unsaved import Unsaved
 
@@ -41,10 +41,10 @@ class Loaders:
         self.given = {kind: value for kind, value in given.items() if value is not None}
         self.asked: dict[str, Any] = {}
         self.epochs: dict[str, int] = {}
-        self.generators: dict[str, dict[str, Any]] = {}
+        self.generators: dict[str, StateDict] = {}
         self._held: list[SetupDraws] = []
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> StateDict:
         """Leave out loaders that a method was asked for: it is asked again."""
         return {**vars(self), "asked": {}}
 
@@ -129,7 +129,7 @@ class Loaders:
         for draws in self._held:
             draws.seeding = seeding()
 
-    def setup_draws(self) -> dict[str, Any]:
+    def setup_draws(self) -> StateDict:
         """Return where the setups of this run began to draw, as plain data."""
         found = {"datamodule": SetupDraws.of(self.datamodule), "module": SetupDraws.of(self.module)}
         return {name: draws.generators for name, draws in found.items() if draws is not None}
@@ -142,10 +142,10 @@ class Loaders:
         for name, generators in found.items():
             SetupDraws(generators).keep(getattr(self, name))
 
-    def state(self, contents: Contents, unsaved: Unsaved) -> dict[str, Any]:
+    def state(self, contents: Contents, unsaved: Unsaved) -> StateDict:
         """Return where setups draw, the datamodule's hyperparameters, and its state where that is wanted."""
         source, draws = self.datamodule, self.setup_draws()
-        found: dict[str, Any] = {"setup_draws": draws} if draws else {}
+        found: StateDict = {"setup_draws": draws} if draws else {}
         if isinstance(source, HyperparametersMixin):
             found |= saved_hparams(source, "datamodule_", objects=unsaved.objects)
         if source is not None and hasattr(source, "state_dict") and not contents.weights_only:
@@ -154,7 +154,7 @@ class Loaders:
             found |= {name: state} if state else {}
         return found
 
-    def call_save_hook(self, tree: dict[str, Any], unsaved: Unsaved) -> None:
+    def call_save_hook(self, tree: StateDict, unsaved: Unsaved) -> None:
         source = self.datamodule
         if source is not None and hasattr(source, "on_save_checkpoint"):
             hook = partial(source.on_save_checkpoint, tree)

@@ -18,11 +18,7 @@ from lt_core.states import Stage
 from lt_core.step import Step
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.table import ARGUMENTS
-from lt_loops.setup.hooks import (
-    OFFERED,
-    adapted,
-    taken_places,
-)
+from lt_loops.setup.hooks import OFFERED, adapted, defines, taken_places
 from lt_loops.setup.loaders import Loaders
 from lt_loops.setup.scheduler_config import SchedulerConfig
 
@@ -75,7 +71,7 @@ def check_steps(
     name = type(module).__name__
     if stage == "fit":
         for needed in ("training_step", "configure_optimizers"):
-            if not is_overridden(module, needed, LightningModule):
+            if not defines(module, needed):
                 raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
         # the plan of the loop adapts these, and is made when the data is there and a validation has run
         known = {*spoken(), *plugins.names("steps")}
@@ -83,10 +79,10 @@ def check_steps(
             offered = (*OFFERED[:2], *(name for step in steps for name in step.arguments))
             taken_places(module.training_step, offered, policy)
         for hook in ("optimizer_step", "backward") if module.automatic_optimization else ():
-            if is_overridden(module, hook, LightningModule):
+            if defines(module, hook):
                 adapted(getattr(module, hook), hook, policy)
         check_manual(module, limits)
-        has_step = is_overridden(module, "validation_step", LightningModule)
+        has_step = defines(module, "validation_step")
         has_loader = loaders.has("validate")
         if has_loader and not has_step:
             warn(
@@ -105,7 +101,7 @@ def check_steps(
                 "val_dataloaders=, or say that it is meant: Trainer(limit_val_batches=0).",
                 code="LT215",
             )
-    elif not is_overridden(module, needed := Stage(stage).step, LightningModule):
+    elif not defines(module, needed := Stage(stage).step):
         calls_module = stage == "predict" and module.predict_step is not None
         if not calls_module or not any(is_overridden(module, own, nn.Module) for own in ("forward", "__call__")):
             either = f"{needed} or forward" if calls_module else needed

@@ -416,10 +416,9 @@ def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
         moved = False
         for callback in list(ordered):
             place = ordered.index(callback)
-            names = [{kind.__name__ for kind in type(cb).__mro__} for cb in ordered]
-            others = [(i, kinds) for i, kinds in enumerate(names) if i != place]
-            earliest = max((i + 1 for i, kinds in others if kinds & set(callback.after)), default=0)
-            latest = min((i for i, kinds in others if kinds & set(callback.before)), default=len(ordered))
+            others = [{kind.__name__ for kind in type(cb).__mro__ if cb is not callback} for cb in ordered]
+            earliest = max((i + 1 for i, names in enumerate(others) if names & {*callback.after}), default=0)
+            latest = min((i for i, names in enumerate(others) if names & {*callback.before}), default=len(ordered))
             target = earliest if place < earliest else min(place, latest)
             if target != place:
                 ordered.insert(target - (target > place), ordered.pop(place))

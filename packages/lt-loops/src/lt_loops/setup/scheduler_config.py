@@ -11,10 +11,8 @@ from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
 
 from lt_core.duration import Duration
 from lt_core.errors import ConfigError, HookError, LtDeprecationWarning, did_you_mean, warn
-from lt_core.interface import is_overridden
-from lt_core.module import LightningModule
 from lt_loops.arguments.problems import shown, type_name
-from lt_loops.setup.hooks import parameters_of
+from lt_loops.setup.hooks import defines, parameters_of
 
 __all__ = ["SchedulerConfig", "check_schedule_length", "read_scheduler"]
 
@@ -174,6 +172,7 @@ def _is_interval(value: Any) -> bool:
     return False
 
 
+_FLAG = (lambda value: isinstance(value, bool | None), "True or False")
 _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "interval": (
         _is_interval,
@@ -184,9 +183,9 @@ _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a whole number, 1 or more; 1 steps every time. To never step leave the scheduler out",
     ),
     "monitor": (lambda value: isinstance(value, str | None), "the name of a logged metric, such as 'val_loss'"),
-    "strict": (lambda value: isinstance(value, bool | None), "True or False"),
+    "strict": _FLAG,
     "name": (lambda value: isinstance(value, str | None), "text, such as 'lr-warmup'"),
-    "reduce_on_plateau": (lambda value: isinstance(value, bool | None), "True or False"),
+    "reduce_on_plateau": _FLAG,
 }
 """Keys of a config beside its scheduler."""
 
@@ -202,9 +201,7 @@ def _check_scheduler(scheduler: Any, module: Any, manual: bool) -> None:
             f"{', '.join(_API)}; received {type_name(scheduler)}. Make one: {kind}(optimizer, ...).",
             code=_CODE,
         )
-    parameters = (
-        () if manual or is_overridden(module, "lr_scheduler_step", LightningModule) else parameters_of(scheduler.step)
-    )
+    parameters = () if manual or defines(module, "lr_scheduler_step") else parameters_of(scheduler.step)
     if any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters or ()):
         raise HookError(
             f"{_kind(scheduler)}.step{inspect.signature(scheduler.step)} does not step as torch's schedulers do, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from lt_core.files.checkpoint_header import Header
+
+StateDict = dict[str, Any]
+"""A part of a checkpoint: plain data and tensors."""
 
 
 def array_task() -> str:
@@ -38,22 +41,22 @@ class Saved(NamedTuple):
         own: the part of the rank whose place this one takes.
     """
 
-    tree: dict[str, Any]
+    tree: StateDict
     path: str
     resumes: bool
     rank: int
     parts: list[tuple[int, int]]
-    shared: Mapping[str, Any]
-    by_rank: Sequence[Mapping[str, Any]]
+    shared: StateDict
+    by_rank: Sequence[StateDict]
     same_ranks: bool
-    same_shard: Mapping[str, Any] | None
-    own: Mapping[str, Any]
+    same_shard: StateDict | None
+    own: StateDict
 
     @classmethod
-    def of(cls, tree: dict[str, Any], path: str, *, resumes: bool, rank: int, parts: list[tuple[int, int]]) -> Saved:
+    def of(cls, tree: StateDict, path: str, *, resumes: bool, rank: int, parts: list[tuple[int, int]]) -> Saved:
         """Return ``tree`` as ``rank`` reads it."""
-        shared: Mapping[str, Any] = (tree.get("lt") if resumes else None) or {}
-        ranks: Sequence[Mapping[str, Any]] = shared.get("ranks", ())
+        shared: StateDict = (tree.get("lt") if resumes else None) or {}
+        ranks: Sequence[StateDict] = shared.get("ranks", ())
         were = [tuple(state["part"]) for state in ranks if "part" in state]  # older files lack them
         same_ranks = shared.get("world_size") == len(parts) and were in ([], parts)
         same_shard = next((state for state in ranks if tuple(state.get("part", ())) == parts[rank]), None)

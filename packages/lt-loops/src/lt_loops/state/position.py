@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from torch import Tensor
+
+from lt_loops.state.origin import StateDict
 
 NEVER = 1 << 62
 """A batch number that is never reached."""
@@ -82,10 +83,10 @@ class Position:
         finally:
             self.epoch = here
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         return asdict(self)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore :meth:`state_dict`; counters that an older file lacks stay as they are."""
         for name in asdict(self).keys() & state:
             setattr(self, name, state[name])
@@ -122,9 +123,9 @@ class Pending:
         """Count in windows of ``now`` batches in place of ``before``."""
         self.divisor, self.counted = self.divisor * now / before, self.counted * now // before
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         return {**asdict(self), "weight": float(self.weight)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         for name in asdict(self):
             setattr(self, name, state[name])

@@ -5,6 +5,7 @@ from typing import Any
 
 from lt_core.errors import from_signal_handler
 from lt_core.files.typed_data import plain_with_types
+from lt_loops.state.origin import StateDict
 
 
 def listed(gaps: Mapping[str, str]) -> str:
@@ -44,7 +45,7 @@ class Unsaved:
             return None
         return value
 
-    def without(self, tree: dict[str, Any]) -> dict[str, Any]:
+    def without(self, tree: StateDict) -> StateDict:
         """Return ``tree`` as plain data, without the parts that have no such form.
 
         That is the state of a callback, a value of a scheduler's state or of a group of parameters, all that an

@@ -160,8 +160,7 @@ class Handle(Window):
 
     @property
     def weight(self) -> float:
-        feed = self.feed
-        return feed.weight if feed is not None and feed.uneven else 1.0
+        return self.feed.weight
 
     @property
     def batch(self) -> int:
@@ -173,7 +172,7 @@ class Handle(Window):
 
     @property
     def batch_size(self) -> int | None:
-        size = getattr(getattr(self.feed, "loader", None), "batch_size", None)
+        size = getattr(self.feed.loader, "batch_size", None)
         return size if isinstance(size, int) and self.batch + 1 < self.agenda.num_batches else None
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 from torch.optim import LBFGS, Optimizer
 
 from lt_core.dialect import Policy
@@ -18,12 +19,12 @@ from lt_loops.run.agenda import Agenda
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.run.training import Training
-from lt_loops.setup.hooks import HookCalls, adapted, fitted
+from lt_loops.setup.hooks import Hook, adapted, defines, fitted
 from lt_loops.setup.mistakes import check_manual
 from lt_loops.setup.optimizers import Optimization, check_names, foreign_parameters, takes_closure
 from lt_loops.setup.resolve import find_step
 from lt_loops.state.plan import Plan, params_of, with_arguments
-from lt_loops.state.position import Position
+from lt_loops.state.position import NEVER, Position
 from lt_loops.step.groups import check_groups
 
 
@@ -37,7 +38,7 @@ def make_plan(run: Run) -> Plan:
     if training.dirty:
         run.hooks.forget()
     module, precision, limits, made = run.module, run.precision, job.limits, training.optimization
-    plan = _filled(training.optimizers, run.hooks, module, strategy, precision, job)
+    plan = _filled(run)
     _fill_zero_grad(plan, module, strategy, run.position, job.policy)
 
     window = 1 if strategy.capabilities.owns_accumulation else limits.window_of(run.position.epoch)
@@ -64,7 +65,7 @@ def make_plan(run: Run) -> Plan:
     plan.takes_index = taken > 1
     if job.profiler is not None:
         plan.measure(job.profiler, partial(_apply, strategy, precision))
-    agenda.step_by(window, 1 if step is None else step.most_steps)
+    agenda.window, agenda.most_steps = window, 1 if step is None else step.most_steps or NEVER
 
     if kind != "plain" or (step is not None and step.wraps):
         plan.running = _step_of(kind)(run, plan, direct)
@@ -79,34 +80,30 @@ def make_plan(run: Run) -> Plan:
         plan.running = training.begin_step(step, handle)
         if step.wraps:
             plan.step, plan.takes_index = plan.running.bind(plan.step), True
-    training.use(plan, step)
+    else:
+        training.end_step()
+    training.plan, training.dirty = plan, False
     return plan
 
 
-def _filled(
-    optimizers: list[Optimizer],
-    hooks: HookCalls,
-    module: LightningModule,
-    strategy: Strategy,
-    precision: Precision,
-    job: Job,
-) -> Plan:
+def _filled(run: Run) -> Plan:
     """Return a plan with the callables around a step, of hooks, precision and strategy; None where unused."""
-    plan = Plan(optimizers)
+    hooks, module, strategy, precision, job = run.hooks, run.module, run.strategy, run.precision, run.job
+    plan = Plan(run.training.optimizers)
     plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
     plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
     if is_overridden(precision, "scale_loss", Precision):
         plan.scale = precision.scale_loss
     if is_overridden(precision, "unscale", Precision):
         plan.unscale = precision.unscale
-    if is_overridden(module, "backward", LightningModule):
+    if defines(module, "backward"):
         plan.backward = adapted(module.backward, "backward", job.policy)
     elif is_overridden(strategy, "backward", Strategy):
         plan.backward = strategy.backward
     if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
         plan.apply = partial(_apply, strategy, precision)
     value, algorithm = job.limits.gradient_clip_val, job.limits.gradient_clip_algorithm
-    if is_overridden(module, "configure_gradient_clipping", LightningModule):
+    if defines(module, "configure_gradient_clipping"):
         hook = adapted(module.configure_gradient_clipping, "configure_gradient_clipping", job.policy)
         plan.clip = lambda optimizer: hook(optimizer, value, algorithm)
     elif value:
@@ -115,13 +112,14 @@ def _filled(
     return plan
 
 
-def _wrapped(step: Callable[..., Any], precision: Precision, job: Job, recorder: RunRecorder) -> Callable[..., Any]:
+def _wrapped(step: Hook, precision: Precision, job: Job, recorder: RunRecorder) -> Hook:
     """Return a training step in the number format, compiled and measured where that is asked for."""
     step = precision.wrap_step(step)
     if job.compile_options is not None:
-        from lt_loops.step.compiled import compiled
+        from lt_loops.step.compiled import log_when_done
 
-        step = compiled(step, job.compile_options, recorder)
+        # the outermost callable: autocast around the strategy's wrapper around the user's step
+        step = log_when_done(torch.compile(step, **job.compile_options), recorder)
     return step if job.profiler is None else job.profiler.wrap("training_step", step)
 
 
@@ -148,7 +146,7 @@ def _kind_of(module: LightningModule, made: Optimization, window: int, *, offere
     if len(made.optimizers) != 1 or made.names is not None:
         return "several"
     offered = offered or module.needs_closure
-    if is_overridden(module, "optimizer_step", LightningModule) or takes_closure(made.optimizers[0], offered=offered):
+    if defines(module, "optimizer_step") or takes_closure(made.optimizers[0], offered=offered):
         return "closure"
     return "accumulated" if window > 1 else "plain"
 
@@ -169,14 +167,14 @@ def _fill_zero_grad(
     plan: Plan, module: LightningModule, strategy: Strategy, position: Position, policy: Policy
 ) -> None:
     """Have the plan set gradients to None by itself where no hook looks; its hooks are set already."""
-    optimizers, hooks = plan.optimizers, plan.before_zero
+    optimizers, hooks, owned = plan.optimizers, plan.before_zero, strategy.capabilities.owns_zero_grad
     own = adapted(module.optimizer_zero_grad, "optimizer_zero_grad", policy)
-    overridden = is_overridden(module, "optimizer_zero_grad", LightningModule)
+    overridden = defines(module, "optimizer_zero_grad")
 
     def zero_grad(optimizer: Optimizer) -> None:
         for hook in hooks:
             hook(optimizer)
-        if strategy.capabilities.owns_zero_grad:
+        if owned:
             return
         if overridden:
             own(position.epoch, position.batch, optimizer)
@@ -188,7 +186,7 @@ def _fill_zero_grad(
     stock = all(
         getattr(type(o), "zero_grad", None) is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in optimizers
     )
-    if stock and not overridden and not hooks and not strategy.capabilities.owns_zero_grad:
+    if stock and not (overridden or hooks or owned):
         plan.params = params_of(*optimizers)
 
 

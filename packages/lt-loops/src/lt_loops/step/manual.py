@@ -19,12 +19,13 @@ class Manual(RunningStep):
     def __init__(self, run: Run, plan: Plan, direct: bool) -> None:
         """Read the run; ``direct`` is of no matter, as the user says when to reduce gradients."""
         self.plan, self.training = plan, run.training
-        self.module, self.strategy, self.precision, self.feed = run.module, run.strategy, run.precision, run.data.feed
+        self.module, self.strategy, self.precision = run.module, run.strategy, run.precision
+        self.feed = run.data.ensure()
         run.position.micro = 0  # files of earlier versions may hold the middle of a window
         # training_step runs in autocast, which a loop by hand leaves before backward and step
         self.backward = run.precision.leave_step(self._backward)
         take_step = run.precision.leave_step(self._step)
-        self.in_step = run.precision.wrap_step(_call)
+        self.in_step = run.precision.wrap_step(lambda closure: closure())
         self.optimizers: Sequence[LightningOptimizer] = [
             LightningOptimizer(o, take_step, self._toggled) for o in plan.optimizers
         ]
@@ -50,9 +51,8 @@ class Manual(RunningStep):
     def _backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Weigh, scale, run backward, reduce over the ranks."""
         self.training.open_gradients, self.training.partial = self.plan.optimizers, True
-        feed = self.feed
-        if feed is not None and feed.uneven and feed.weight != 1.0:
-            loss = loss * feed.weight
+        if (weight := self.feed.weight) != 1.0:
+            loss = loss * weight
         self.plan.run_backward(loss, *args, **kwargs)
         if self.syncing and self.strategy.world_size > 1:
             self.strategy.reduce_gradients(self.module.parameters())  # all: ranks may have used different ones
@@ -84,7 +84,3 @@ class Manual(RunningStep):
                 yield
         finally:
             self.syncing = before
-
-
-def _call(closure: Callable[[], Any]) -> Any:
-    return closure()

@@ -18,7 +18,7 @@ from lt_core.optimizer import LightningOptimizer
 from lt_core.step import RunningStep
 from lt_core.strategy import Strategy
 from lt_loops.run.frame import Run
-from lt_loops.setup.hooks import BoundHook, adapted
+from lt_loops.setup.hooks import BoundHook, Hook, adapted, defines
 from lt_loops.state.plan import Plan, params_of
 from lt_loops.step.losses import Weight, log_returned, read_losses, sum_weights, times, zero_loss
 
@@ -35,7 +35,7 @@ class Window(RunningStep):
         """Read the run; ``direct``: the strategy's wrapper is passed by, and gradients are reduced afterwards."""
         self.plan, self.direct, self.training, self.losses = plan, direct, run.training, run.losses
         self.module, self.model, self.strategy = run.module, run.model, run.strategy
-        self.precision, self.feed = run.precision, run.data.feed
+        self.precision, self.feed = run.precision, run.data.ensure()
         self.agenda, self.position, self.pending = run.agenda, run.position, run.training.pending
         self.names = run.training.optimization.names
         self.params = params_of(*plan.optimizers)
@@ -46,7 +46,7 @@ class Window(RunningStep):
         self.always_syncs = any(map(_may_end_epoch, starts))
         # also where this plan goes on with the window of another one
         self.unreduced = self.syncs and not self.always_syncs and self.position.micro > 0
-        self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
+        self.hooked_step = defines(self.module, "optimizer_step")
         self.step_hook = adapted(self.module.optimizer_step, "optimizer_step", run.job.policy)
         self.backward_to: Callable[..., None] | None = None
         self.samples = 1  # of the present micro-batch
@@ -98,9 +98,7 @@ class Window(RunningStep):
                     plan.run_backward(zero_loss(self.module))
             return output
         self.pending.counted += self.samples
-        feed = self.feed
-        share = feed.weight if feed is not None and feed.uneven else 1.0
-        factor = self._factor(weight, share)
+        factor = self._factor(weight, self.feed.weight)
         for number, (loss, name) in enumerate(losses):
             loss = self._scaled(loss, factor)
             if name is None:
@@ -177,7 +175,7 @@ class Window(RunningStep):
 
 def _backward_to(module: LightningModule, strategy: Strategy) -> Callable[..., None]:
     """Return the backward for one optimizer's own loss: the module's ``backward`` if it has one."""
-    if not is_overridden(module, "backward", LightningModule):
+    if not defines(module, "backward"):
         return strategy.backward
     own = module.backward
     try:
@@ -192,7 +190,7 @@ def _backward_to(module: LightningModule, strategy: Strategy) -> Callable[..., N
     return own
 
 
-def _may_end_epoch(hook: Callable[..., Any]) -> bool:
+def _may_end_epoch(hook: Hook) -> bool:
     """Return whether a hook may return -1: one that is annotated to return None does not."""
     own = hook.func if isinstance(hook, BoundHook) else hook
     return getattr(own, "__annotations__", {}).get("return", "") not in (None, "None")

@@ -9,7 +9,6 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 
 from lt_core import plugins
 from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
-from lt_core.dialect import Policy
 from lt_core.errors import ConfigError, DataError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.precision import Precision
@@ -18,10 +17,9 @@ from lt_core.states import Stage
 from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
 from lt_loops.arguments.problems import shown
-from lt_loops.arguments.table import Settings
+from lt_loops.run.job import Owner
 from lt_loops.setup.hooks import adapted
-from lt_loops.setup.loaders import Loaders, check_loader, checked_loaders
-from lt_loops.state.position import Position
+from lt_loops.setup.loaders import check_loader, checked_loaders
 
 
 def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | float]:
@@ -73,28 +71,16 @@ def batches_per_step(samples: int, loaders: Any, strategy: Strategy) -> int:
     return batches
 
 
-class Feeds:
+class Feeds(Owner):
     """Makes the feeds of a run: of the user's loaders, for this rank's share, with the way of a batch to the device."""
-
-    def __init__(
-        self,
-        loaders: Loaders,
-        position: Position,
-        strategy: Strategy,
-        precision: Precision,
-        settings: Settings,
-        policy: Policy,
-    ) -> None:
-        self._loaders, self._position, self._strategy, self._policy = loaders, position, strategy, policy
-        self._precision, self._settings = precision, settings
 
     def are_outdated(self, kind: str) -> bool:
         """Return whether the loaders of ``kind`` must be asked for again in this epoch."""
         every = self._settings.reload_dataloaders_every_n_epochs
-        return bool(every) and self._position.epoch - self._loaders.epochs.get(kind, 0) >= every
+        return bool(every) and self._position.epoch - self._job.loaders.epochs.get(kind, 0) >= every
 
     def forget(self, kind: str) -> None:
-        self._loaders.forget(kind)
+        self._job.loaders.forget(kind)
 
     def train(self, *, by_seed: bool = False) -> Feed:
         """Return the feed of the training loader or loaders; ``by_seed``: on one rank in the order that several have.
@@ -102,7 +88,7 @@ class Feeds:
         Raises:
             DataError: when there is none, or it is empty.
         """
-        loaders, strategy = self._loaders.as_first_asked("train", self._position), self._strategy
+        loaders, strategy = self._job.loaders.as_first_asked("train", self._position), self._strategy
         if loaders is None:
             raise DataError(
                 "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
@@ -129,12 +115,9 @@ class Feeds:
         feed.timed = True  # the end of training reports the waiting
         return feed
 
-    def batches_per_step(self, samples: int) -> int:
-        """Return how many training batches of this rank make a step of so many samples of all."""
-        return batches_per_step(samples, self._loaders.as_first_asked("train", self._position), self._strategy)
-
     def evaluation(self, kind: str) -> list[Feed]:
-        loaders, strategy = checked_loaders(self._loaders.as_first_asked(kind, self._position), kind), self._strategy
+        strategy = self._strategy
+        loaders = checked_loaders(self._job.loaders.as_first_asked(kind, self._position), kind)
         if self._settings.overfit_batches and kind == "validate":
             loaders = [_in_order(loader) for loader in loaders]
         _warn_of_empty(loaders, kind)
@@ -157,7 +140,7 @@ class Feeds:
 
         The hooks are the datamodule's where it defines them, else the module's.
         """
-        strategy, precision = self._strategy, self._precision
+        strategy, precision = self._strategy, self._job.parts.precision
         before, move, after = (self._transfer_hook(name, dataloader_idx) for name in _TRANSFER_HOOKS)
         stays = strategy.device.type == "cpu" and not is_overridden(strategy, "to_device", Strategy)
         convert = precision.convert_input if is_overridden(precision, "convert_input", Precision) else None
@@ -169,11 +152,11 @@ class Feeds:
 
     def _transfer_hook(self, name: str, dataloader_idx: int) -> Callable[[Any], Any] | None:
         """Return a hook as a stage of the transfer; one without ``return batch`` is an error."""
-        owners = (self._loaders.datamodule, self._loaders.module)
+        owners = (self._job.loaders.datamodule, self._job.loaders.module)
         owner = next((own for own in owners if own is not None and is_overridden(own, name, DataSource)), None)
         if owner is None:
             return None
-        hook = adapted(getattr(owner, name), name, self._policy)
+        hook = adapted(getattr(owner, name), name, self._job.policy)
         device = (self._strategy.device,) if name == "transfer_batch_to_device" else ()
 
         def stage(batch: Any) -> Any:
