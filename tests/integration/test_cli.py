@@ -514,10 +514,24 @@ def path(here):
     return here / "made.ckpt"
 
 
-@pytest.mark.parametrize("command", ["test", "validate", "fit"])
-def test_a_default_in_place_of_what_the_checkpoint_holds_is_an_error(command, path, capsys):
+@pytest.mark.parametrize("command", ["test", "validate"])
+def test_what_nobody_wrote_is_as_the_checkpoint_holds_it(command, path):
+    assert TrainingCommand([command, *BASE, f"--ckpt_path={path}"]).model.hparams.batch_size == 5
+
+
+def test_a_fit_goes_on_with_what_nobody_wrote_as_the_checkpoint_holds_it(here):
+    assert main(["fit", *BASE, "--model.batch_size=5"]) == 0
+    made = next(here.rglob("*.ckpt"))
+    cli = TrainingCommand(["fit", *BASE, "--trainer.max_epochs=2", f"--ckpt_path={made}"])
+    assert cli.model.hparams.batch_size == 5
+    configs = [yaml.safe_load(file.read_text()) for file in here.rglob("config*.yaml")]
+    assert [config["model"]["init_args"]["batch_size"] for config in configs] == [5] * len(configs)
+
+
+def test_a_default_in_place_of_what_a_checkpoint_named_by_a_word_holds_is_an_error(here, capsys):
+    assert main(["fit", *BASE, "--model.batch_size=5"]) == 0
     with pytest.raises(SystemExit):
-        main([command, *BASE, f"--ckpt_path={path}"])
+        main(["test", *BASE, "--ckpt_path=last"])
     told = " ".join(capsys.readouterr().err.split())
     assert "made with batch_size=5 (here the default 1)" in told
     assert "Write it (--model.batch_size ...)" in told

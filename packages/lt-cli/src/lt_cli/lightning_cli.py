@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
@@ -18,7 +19,7 @@ from lt_cli.config.complaints import subclasses, told_inside
 from lt_cli.config.optimizers import arrange_optimizers, described, give_optimizers
 from lt_cli.config.plugin_classes import import_named_plugins, spell_out_plugins
 from lt_cli.config.saved import SaveConfigCallback
-from lt_cli.config.unwritten import ChecksHyperparameters, unwritten
+from lt_cli.config.unwritten import ChecksHyperparameters, take_saved, unwritten
 from lt_cli.help.outline import TRAINING, plugin_page
 from lt_core import plugins
 from lt_core.data import DataSource
@@ -106,6 +107,9 @@ class LightningCLI:
         self.parse_arguments(self.parser, args)
         self.subcommand: str | None = self.config["subcommand"] if run else None
         self._set_seed()
+        path = self.subcommand and self._get(self.config, "ckpt_path")
+        if path and Path(path).is_file():
+            take_saved(self._config_of(self.config, self.subcommand), self._unwritten(), path)
         self.before_instantiate_classes()
         self.instantiate_classes()
         self.after_instantiate_classes()
@@ -309,14 +313,17 @@ class LightningCLI:
             *(default if isinstance(default, list) else [default]),
         ]
         if self._get(self.config, "ckpt_path") is not None:
-            given = None if self._given is None else self._config_of(self._given, self.subcommand)
-            names = unwritten(self._parser(self.subcommand), self._config_of(self.config, self.subcommand), given)
-            found.append(ChecksHyperparameters(names))
+            found.append(ChecksHyperparameters(self._unwritten()))
         if self.save_config_callback and not config.get("fast_dev_run", False):
             config_given = self._config_of(self.config, self.subcommand)
             parser = self._parser(self.subcommand)
             found.append(self.save_config_callback(parser, config_given, **self.save_config_kwargs))
         return self.trainer_class(**{**config, "callbacks": found})
+
+    def _unwritten(self) -> dict[str, str]:
+        """Return the model's arguments that nobody wrote."""
+        given = None if self._given is None else self._config_of(self._given, self.subcommand)
+        return unwritten(self._parser(self.subcommand), self._config_of(self.config, self.subcommand), given)
 
     def _set_seed(self) -> None:
         config = self._config_of(self.config, self.subcommand)

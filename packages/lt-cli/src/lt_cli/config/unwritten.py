@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from lt_cli.config.argument_parser import LightningArgumentParser
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
+from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import CheckpointError, ConfigError
 from lt_core.hparams import plain_hparams
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
@@ -34,6 +36,26 @@ def unwritten(
         if sources and not any(_written(parser, source, given) for source in sources):
             found[str(name)] = " ".join(f"--{source}" for source in sources)
     return found
+
+
+def take_saved(config: Mapping[str, Any], names: Mapping[str, str], path: str) -> None:
+    """Give the model the hyperparameters of a checkpoint for the arguments that nobody wrote, numbers and words.
+
+    Args:
+        config: the subcommand's configuration, which is changed.
+        names: see :func:`unwritten`; one that is linked to another argument stays as that says.
+        path: the checkpoint; what is wrong with it the run says.
+    """
+    section: Any = config.get("model") or {}
+    section = section.get("init_args", section)
+    with suppress(CheckpointError):
+        tree = CheckpointIO().load_checkpoint(path, "cpu", mmap=True)
+        for name, value in plain_hparams(tree.get("hyper_parameters") or {}).items():
+            if names.get(name) == f"--model.{name}" and isinstance(value, _Plain) and isinstance(section[name], _Plain):
+                section[name] = value
+
+
+_Plain = bool | int | float | str | None
 
 
 def _written(parser: LightningArgumentParser, key: str, given: Mapping[str, Any] | None) -> bool:
