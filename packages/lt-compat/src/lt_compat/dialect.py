@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from lt_compat.lightning.loose_hooks import is_lightnings, without_uncalled
 from lt_compat.v1.arguments import translate, with_new_loaders
 from lt_compat.v1.command_line import class_method
 from lt_compat.v1.counters import read_progress
@@ -45,6 +46,9 @@ class Lightning1(Dialect):
         if module is None:
             call_init_hooks(trainer)
             return module, callbacks
+        if is_lightnings(trainer):
+            stage = trainer.stage
+            module, callbacks = without_uncalled(module, stage), [without_uncalled(cb, stage) for cb in callbacks]
         hooks = OldHooks(trainer, module, callbacks)
         called = [adapted_callback(callback, trainer, module, hooks) for callback in callbacks]
         return adapted_module(module, hooks), [*called, hooks] if hooks.finds_any else called

@@ -38,15 +38,15 @@ class Interface:
 def is_overridden(owner: object, name: str, base: type) -> bool:
     """Return whether ``owner`` has its own ``name``, by its class or on the instance (mocks, compiled methods).
 
-    None in its place (``test_step = None``) takes a parent's away. A class that does not have ``base`` among its
-    parents is taken at its word: whatever it defines counts; so is one with a ``__getattribute__`` of its own.
+    An attribute in its place (``test_step = None``) takes a parent's away. A class that does not have ``base`` among
+    its parents is taken at its word: whatever it defines counts; so is one with a ``__getattribute__`` of its own.
     """
     if type(owner).__getattribute__ not in (object.__getattribute__, type.__getattribute__):
         answer = getattr(owner, name, None)
         return callable(answer) and getattr(answer, "__func__", answer) is not getattr(base, name, None)
     own = getattr(owner, "__dict__", {})
     if name in own:
-        return own[name] is not None
+        return callable(own[name])
     mine = getattr(type(owner), name, None)
     return mine is not None and mine is not getattr(base, name, None)
 

@@ -140,6 +140,7 @@ def trainer_class() -> type:
         def _evaluation_loop(self) -> EvaluationLoop:
             return EvaluationLoop(self, self.stage if self.stage in ("validate", "test") else "fit")
 
+        @wraps(base.fit)  # a command line reads the signature
         def fit(self, *given: Any, **arguments: Any) -> Any:
             """Train; ``ckpt_path="last"`` begins anew where there is none, as Lightning's does, with its warning."""
             model = given[0] if given else arguments.get("model")

@@ -20,7 +20,7 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["OldHooks", "adapted_callback", "adapted_module", "call_init_hooks", "log_returned"]
+__all__ = ["OldHooks", "adapted_callback", "adapted_module", "call_init_hooks", "log_returned", "takes", "with_methods"]
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class OldHooks(Callback):
         for old, names in _RENAMED.items():
             for owner in (*callbacks, module):
                 method = _defined(owner, old)
-                if callable(method) and _takes(method, 0 if owner is module else 2):
+                if callable(method) and takes(method, 0 if owner is module else 2):
                     _note(old, " or ".join(names), method)
                     call = method if owner is module else partial(method, self._trainer, module)
                     for name in names:
@@ -187,13 +187,13 @@ def adapted_module(module: LightningModule, hooks: OldHooks | None = None) -> Li
     if callable(layers) and not is_overridden(module, "configure_model", LightningModule):
         _note("configure_sharded_model", "configure_model", layers)
         methods["configure_model"] = layers
-    return _with_methods(module, methods, adapted_module)
+    return with_methods(module, methods, adapted_module)
 
 
 def adapted_callback(callback: Callback, trainer: TrainerAPI, module: LightningModule, hooks: OldHooks) -> Callback:
     """Return a callback whose hooks take lt's arguments; the user's own if all of them do."""
     methods = _adapted_hooks(callback, Callback, CALLBACK_HOOKS, hooks, trainer, module)
-    return _with_methods(callback, {name: _past_trainer_and_module(call) for name, call in methods.items()})
+    return with_methods(callback, {name: _past_trainer_and_module(call) for name, call in methods.items()})
 
 
 def _adapted_hooks(
@@ -226,7 +226,7 @@ def _backward(module: LightningModule) -> Callable[..., Any] | None:
     return backward if as_in_1_x(module.backward, ("loss",), {"optimizer": None}) is not None else None
 
 
-def _with_methods(owner: T, methods: Mapping[str, Callable[..., Any]], remade: Callable[[T], T] | None = None) -> T:
+def with_methods(owner: T, methods: Mapping[str, Callable[..., Any]], remade: Callable[[T], T] | None = None) -> T:
     """Return an object that shares all that ``owner`` holds, with other ``methods``; a pickle is ``remade`` of it."""
     if not methods:
         return owner
@@ -278,7 +278,7 @@ def call_init_hooks(trainer: TrainerAPI) -> None:
     for name in _INIT:
         for callback in trainer.callbacks:
             method = _defined(callback, name)
-            if callable(method) and _takes(method, 1):
+            if callable(method) and takes(method, 1):
                 _note(name, "setup(trainer, pl_module, stage)", method)
                 method(trainer)
 
@@ -294,7 +294,7 @@ def own_state(hook: Callable[..., Any], name: str) -> Callable[..., Any] | None:
     if not isinstance(hook, partial) or not isinstance(callback := getattr(hook.func, "__self__", None), Callback):
         return None
     own: Callable[..., Any] = hook.func
-    if name == "on_save_checkpoint" and not _takes(own, 3) and _takes(own, 2):
+    if name == "on_save_checkpoint" and not takes(own, 3) and takes(own, 2):
         return lambda checkpoint: hook()
     if name != "on_load_checkpoint" or not any(name in _STATE_NAMES for name in inspect.signature(own).parameters):
         return None
@@ -303,7 +303,7 @@ def own_state(hook: Callable[..., Any], name: str) -> Callable[..., Any] | None:
         states = checkpoint.get("callbacks") or {}
         state = states.get(callback.state_key, states.get(type(callback).__qualname__))
         if state:
-            own(*(hook.args if _takes(own, 3) else ()), copy.deepcopy(state))
+            own(*(hook.args if takes(own, 3) else ()), copy.deepcopy(state))
 
     return load
 
@@ -330,10 +330,10 @@ def _defined(owner: object, name: str) -> Any:
 
 def _takes_outputs(hook: Callable[..., Any], name: str) -> bool:
     """Return whether an epoch's end wants the outputs of its steps: ``on_train_epoch_end(self, outputs)``."""
-    return name in _WITH_OUTPUTS and not _takes(hook, 0) and _takes(hook, 1)
+    return name in _WITH_OUTPUTS and not takes(hook, 0) and takes(hook, 1)
 
 
-def _takes(method: Callable[..., Any], count: int) -> bool:
+def takes(method: Callable[..., Any], count: int) -> bool:
     """Return whether a method can be called with so many arguments; one that cannot is the user's own affair."""
     try:
         inspect.signature(method).bind(*[None] * count)

@@ -180,7 +180,7 @@ def _overridden(
         own = getattr(owner, name, None) if other else None
         if own is not None:
             parameters = _documented(base, name)
-            bound = first if "pl_module" in parameters else ()
+            bound = first if "pl_module" in parameters and callable(own) else ()
             hook = BoundHook(own, *bound) if bound else own
             yield hook, name, CURRENT.get(name) or _BY_COUNT.get(name) or parameters[1 + len(bound) :]
 
