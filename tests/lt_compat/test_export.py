@@ -1,5 +1,6 @@
 """Modules as programs for other runtimes: what the exported one computes is what the module computes."""
 
+import sys
 import warnings
 from io import BytesIO
 from typing import Final
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from lt_compat import install
 from lt_core import ConfigError, LightningModule
 from lt_core.errors import LtDeprecationWarning
 
@@ -122,7 +124,9 @@ def test_to_torchscript_is_as_deprecated_as_torch_says():
 
 
 def test_for_lightnings_code_it_is_deprecated_as_in_lightning(monkeypatch):
-    monkeypatch.setattr("lt_compat.lightning.export.is_active", lambda: True)
+    monkeypatch.setattr("sys.meta_path", list(sys.meta_path))
+    monkeypatch.delitem(sys.modules, "lightning", raising=False)
+    install()
     with pytest.warns(LtDeprecationWarning, match=r"to_torchscript. has been deprecated.*torch\.export.*LT249"):
         Net().to_torchscript()
 

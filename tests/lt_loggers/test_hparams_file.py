@@ -1,11 +1,15 @@
 """``load_from_checkpoint(hparams_file=...)``: hyperparameters from YAML and CSV; no file runs code or fills memory."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
 
 from lt_core import CheckpointError, CheckpointIO, LightningModule
+from lt_core.errors import LtWarning
 from lt_core.hparams import saved_hparams
+from lt_loggers.hparams_file import read_hparams_file
 
 
 class Model(LightningModule):
@@ -35,9 +39,6 @@ def test_hyperparameters_come_from_yaml(tmp_path, path):
     file = tmp_path / "hparams.yaml"
     file.write_text("width: 3\nlr: 0.25\n")
     assert Model.load_from_checkpoint(path, hparams_file=file).hparams.lr == 0.25
-    file.write_text("width: !!python/object/apply:os.system ['touch owned']\n")
-    with pytest.raises(CheckpointError, match="Only plain YAML"):
-        Model.load_from_checkpoint(path, hparams_file=file)
     file.write_text("- 1\n")
     with pytest.raises(CheckpointError, match="expected names and values"):
         Model.load_from_checkpoint(path, hparams_file=file)
@@ -88,3 +89,37 @@ def test_of_a_large_tensor_the_checkpoint_holds_more_than_a_yaml_file(path, tmp_
     loaded = Normed.load_from_checkpoint(path, hparams_file=tmp_path / "hparams.yaml")
     assert torch.equal(loaded.hparams.mean, torch.arange(100.0))
     assert loaded.hparams.scale == 2
+
+
+WRITTEN_BY_LIGHTNING = {
+    "!!python/tuple [1, 2]": (1, 2),
+    "!!python/object:argparse.Namespace {a: 1, b: [2]}": {"a": 1, "b": [2]},
+    "!!python/name:torch.nn.modules.activation.ReLU ''": "torch.nn.modules.activation.ReLU",
+    "!!python/name:builtins.print ''": "builtins.print",
+    "!!python/object/apply:pathlib.PosixPath [data, images]": "pathlib.PosixPath",
+    "!!python/object/apply:torch.device [cpu]": "torch.device",
+    "!!python/object/new:collections.OrderedDict {state: {a: 1}}": "collections.OrderedDict",
+    "!!python/object/apply:os.system ['touch owned']": "os.system",
+    "!!python/object/apply:subprocess.Popen [[touch, owned]]": "subprocess.Popen",
+    "!!python/module:this ''": "this",
+}
+
+
+@pytest.mark.parametrize(("text", "value"), WRITTEN_BY_LIGHTNING.items())
+def test_files_of_lightning_are_read_as_plain_data_and_names(text, value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hparams.yaml").write_text(f"width: 3\nvalue: {text}\n")
+    assert read_hparams_file("hparams.yaml") == {"width": 3, "value": value}
+    assert [file.name for file in tmp_path.iterdir()] == ["hparams.yaml"]
+    assert "this" not in sys.modules
+
+
+def test_an_object_that_a_file_only_names_must_be_passed(tmp_path, path):
+    save(Model(3), path)
+    file = tmp_path / "hparams.yaml"
+    file.write_text("width: 3\nlr: !!python/object/apply:os.system ['touch owned']\n")
+    with pytest.warns(LtWarning, match=r"lr was saved by name only \(os.system\), so its default is taken.*LT665"):
+        assert Model.load_from_checkpoint(path, hparams_file=file).hparams.lr == 0.1
+    file.write_text("width: !!python/object/apply:os.system ['touch owned']\n")
+    with pytest.raises(CheckpointError, match=r"needs width \(saved by name only: os.system\).*LT660"):
+        Model.load_from_checkpoint(path, hparams_file=file)

@@ -54,7 +54,7 @@ def install() -> None:
     Raises:
         RuntimeError: when one of them is imported already.
     """
-    if is_active():
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     imported = [name for name in sorted(_TOP) if name in sys.modules]
     if imported:
@@ -62,11 +62,6 @@ def install() -> None:
             f"{imported[0]} is imported already, so lt cannot answer for it. Call lt.compat.install() first. [LT168]"
         )
     sys.meta_path.insert(0, _Finder())
-
-
-def is_active() -> bool:
-    """Return whether this process is answered Lightning's names."""
-    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
 def main(words: Sequence[str] | None = None) -> int:

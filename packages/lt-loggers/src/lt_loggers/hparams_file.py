@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import csv
 import re
-import sys
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
@@ -93,14 +92,16 @@ def read_hparams_file(path: str | PathLike[str]) -> dict[str, Any]:
 
 def _yaml(file: Path) -> Any:
     class Loader(yaml.SafeLoader):
-        """Reads the names of foreign classes as text; names of Python's own modules are refused, as in any file."""
+        """Reads foreign classes and functions, and objects of such, as their names; nothing is imported."""
 
     def named(loader: Any, suffix: str, node: Any) -> Any:
         kind, _, name = suffix.partition(":")
         if kind == "tuple":
             return tuple(loader.construct_sequence(node, deep=True))
-        if not name or name.partition(".")[0] in sys.stdlib_module_names:
-            raise yaml.constructor.ConstructorError(None, None, f"it names {suffix!r}", node.start_mark)
+        if name == "argparse.Namespace":
+            return loader.construct_mapping(node, deep=True)
+        if not name:
+            raise yaml.constructor.ConstructorError(None, None, f"it holds a {suffix!r}", node.start_mark)
         return ForeignName(name)
 
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -10,7 +11,6 @@ from typing import IO, Any
 
 import torch
 
-from lt_compat.install import is_active
 from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError, LtDeprecationWarning, warn
 from lt_core.module import LightningModule
@@ -68,7 +68,7 @@ def to_torchscript(
     Raises:
         ConfigError: for an unknown method, or tracing without inputs.
     """
-    if is_active():
+    if any(type(finder).__module__ == "lt_compat.install" for finder in sys.meta_path):
         warn(
             "`LightningModule.to_torchscript` has been deprecated, as TorchScript is in PyTorch: use "
             "`torch.export.export`.",
