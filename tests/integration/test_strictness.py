@@ -1,11 +1,13 @@
 """Under lt.compat nothing stops code that Lightning 2.6.6 takes, where its numbers are right.
 
 In the folder strictness: rows.txt has the code, below lt's error; lightning_2_6_6.json what Lightning does at each
-row, recorded by scripts.py; refused.txt, below the reason, the rows that lt.compat refuses or takes otherwise.
+row, recorded by scripts.py; refused.txt, below the reason, the rows that lt.compat refuses or takes otherwise;
+codes.txt the codes of errors without a row.
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +44,10 @@ SAMPLE = [
     "fit(min_epochs=3, max_epochs=2)",
     "fit(callbacks=[C.ModelSummary()], enable_model_summary=False)",
     "run('test', ckpt_path='last')",
+    "fit(train=loader(0))",
+    "fit(train=iter([]))",
+    "fit(train=data())",
+    "repr(pl.utilities.grad_norm(backwarded(), 2))[:60]",
     "fit(holding(on_fit_start=True))",
     "fit(net(on_fit_start=5))",
     "fit(holding(setup=5))",
@@ -80,6 +86,13 @@ def differences(rows, folder):
 def test_every_row_was_recorded_and_every_refusal_is_of_a_row_that_lightning_takes():
     assert ROWS.keys() == RECORDED.keys()
     assert REFUSED.keys() <= {*TAKEN}
+
+
+def test_every_code_of_an_error_has_a_row_or_a_reason_for_none():
+    page = (FOLDER.parents[2] / "docs" / "codes.md").read_text("utf-8")
+    errors = re.findall(r"^\| <span id=.*>(LT\d+)</span> \| error", page, re.MULTILINE)
+    without = re.findall(r"LT\d+", (FOLDER / "codes.txt").read_text("utf-8"))
+    assert sorted([*without, *({*ROWS.values()} - {"usual"})]) == sorted(errors)
 
 
 def test_what_lightning_takes_is_taken_in_kind(tmp_path):

@@ -16,5 +16,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT939",
         "LT951",
         "LT952",
+        "LT953",
+        "LT954",
     }
 )

@@ -16,6 +16,7 @@ from lt_compat.lightning.connectors import CheckpointConnector, Results
 from lt_compat.lightning.environments import ClusterEnvironment, as_environment
 from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, evaluated, kept
 from lt_compat.lightning.loose_arguments import as_lts_value, without_contradictions
+from lt_compat.lightning.loose_loaders import as_loaders
 from lt_compat.lightning.loose_optimizers import taking_loose_optimizers
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
@@ -27,7 +28,7 @@ from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import Policy
 from lt_core.environment import Environment
-from lt_core.errors import CheckpointError, silenced, warn
+from lt_core.errors import CheckpointError, DataError, silenced, warn
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
 
@@ -51,6 +52,7 @@ _SAID_IN_LIGHTNING = {
     "LT606": "Be aware that when using `ckpt_path`, callbacks used to create the checkpoint need to be provided",
     "LT632": "The dirpath has changed from 'before' to 'now', therefore `best_model_score`, `kth_best_model_path`",
     "LT651": "Attribute 'model' is an instance of `nn.Module` and is already saved during checkpointing.",
+    "LT954": "Total length of `DataLoader` across ranks is zero. Please make sure this was your intention.",
     "LT918": '.fit(ckpt_path="last") is set, but there is no last checkpoint available. No checkpoint will be loaded.',
     "LT921": "The number of training batches (2) is smaller than the logging interval Trainer(log_every_n_steps=50).",
 }
@@ -145,7 +147,14 @@ def trainer_class() -> type:
             """Train; ``ckpt_path="last"`` begins anew where there is none, as Lightning's does, with its warning."""
             model = given[0] if given else arguments.get("model")
             with _in_call(self, "fit"), taking_loose_optimizers(model):
-                result = _from_last(base.fit, self, *given, **arguments)
+                try:
+                    result = _called(base.fit, self, *given, **arguments)
+                except DataError as error:
+                    if error.code not in ("LT404", "LT410") or self.global_step:
+                        raise
+                    text = "Total length of the training loader across ranks is zero, so that nothing is trained."
+                    warn(f"{text} {error.message}", code="LT954")
+                    return None
                 batches, interval = self.num_training_batches, self.log_every_n_steps
                 few = isinstance(interval, int) and 0 < batches < interval
                 if self.loggers and few and not self.fast_dev_run:
@@ -218,17 +227,19 @@ def _as_a_call(method: Any) -> Any:
     @wraps(method)
     def called(trainer: Any, *given: Any, **arguments: Any) -> Any:
         with _in_call(trainer, method.__name__):
-            return _from_last(method, trainer, *given, **arguments)
+            return _called(method, trainer, *given, **arguments)
 
     return called
 
 
-def _from_last(method: Any, *given: Any, **arguments: Any) -> Any:
-    """Call a method of the Trainer; ``ckpt_path="last"`` is none where there is none, with Lightning's warning."""
+def _called(method: Any, *given: Any, **arguments: Any) -> Any:
+    """Call a method of the Trainer; ``ckpt_path="last"`` is none where there is none, a dataset may be a loader."""
+    call = signature(method).bind(*given, **arguments)
+    for name in {"train_dataloaders", "val_dataloaders", "dataloaders"} & call.arguments.keys():
+        call.arguments[name] = as_loaders(call.arguments[name])
     try:
-        return method(*given, **arguments)
+        return method(*call.args, **call.kwargs)
     except CheckpointError as error:
-        call = signature(method).bind(*given, **arguments)
         if error.code != "LT611" or call.arguments.get("ckpt_path") != "last":
             raise
         without = "the run begins anew" if method.__name__ == "fit" else "the module has the weights that it has now"

@@ -53,6 +53,15 @@ SIGTERMException = SystemExit
 LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
 
 
+# ---- gradients -------------------------------------------------------------------------------------------------------
+
+
+def grad_norm(module: nn.Module, norm_type: float | int | str, group_separator: str = "/") -> dict[str, Tensor]:
+    """Return the norms of the gradients as tensors; see :func:`lt.utilities.grad_norm`."""
+    norms = import_module("lt_profilers").grad_norm(module, norm_type, group_separator)
+    return {name: torch.tensor(norm) for name, norm in norms.items()}
+
+
 # ---- data ------------------------------------------------------------------------------------------------------------
 
 

@@ -57,6 +57,7 @@ lt_compat.lightning._profilers:AdvancedProfiler = AdvancedProfiler
 lt_compat.lightning.states:RunningStage = RunningStage
 lt_compat.lightning.states:TrainerFn = TrainerFn
 lt_compat.lightning.states:TrainerStatus = TrainerStatus
+lt_compat.lightning.utilities:grad_norm = grad_norm
 lt_compat.lightning.summary:LayerSummary = LayerSummary
 lt_compat.lightning.summary:ModelSummary = summarize utilities.model_summary:ModelSummary
 lt_compat.lightning.summary:get_human_readable_count = get_human_readable_count
