@@ -244,6 +244,12 @@ def test_pairs_that_cannot_be_pruned_are_refused(wrong, words):
         ModelPruning.sanitize_parameters_to_prune(net, wrong(net))
 
 
+@pytest.mark.parametrize("wrong", ["a", ("weight",), (nn.Linear(1, 1), "weight", 1), ("layer", "weight"), 3])
+def test_what_is_no_pair_is_refused_by_the_constructor(wrong):
+    with pytest.raises(ConfigError, match="expected pairs of layer and parameter's name"):
+        ModelPruning("l1_unstructured", parameters_to_prune=[wrong])
+
+
 def test_verbose_has_three_values():
     with pytest.raises(ConfigError, match="expected 0, 1 or 2"):
         ModelPruning("l1_unstructured", verbose=3)

@@ -83,7 +83,7 @@ class ModelPruning(Callback):
         self._method, self._options = _read_method(pruning_fn, use_global_unstructured, pruning_dim, pruning_norm)
         self._global = use_global_unstructured
         self._amount = amount if callable(amount) else _check_amount(amount)
-        self._parameters_to_prune = parameters_to_prune
+        self._parameters_to_prune = None if parameters_to_prune is None else _pairs(parameters_to_prune)
         self._parameter_names = parameter_names or list(self.PARAMETER_NAMES)
         self._apply_pruning = apply_pruning
         self._make_permanent = make_pruning_permanent
@@ -249,14 +249,7 @@ class ModelPruning(Callback):
             names = parameter_names or ModelPruning.PARAMETER_NAMES
             # a parametrized or pruned weight is a tensor that is no parameter any more
             return [(each, name) for name in names for each in layers if isinstance(getattr(each, name, None), Tensor)]
-        for pair in parameters_to_prune:
-            if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], nn.Module)):
-                raise ConfigError(
-                    f"ModelPruning(parameters_to_prune=...): expected pairs of layer and parameter's name, such as "
-                    f"(model.layer, 'weight'), got {pair!r:.80}.",
-                    code="LT178",
-                )
-            layer, name = pair
+        for layer, name in _pairs(parameters_to_prune):
             if not any(layer is each for each in pl_module.modules()):
                 raise ConfigError(
                     f"ModelPruning(parameters_to_prune=...): {type(layer).__name__} is no layer of "
@@ -321,6 +314,22 @@ def _check_amount(amount: float) -> int | float:
             f"ModelPruning(amount={amount!r}): expected a share from 0.0 to 1.0, or a number of weights.", code="LT178"
         )
     return amount
+
+
+def _pairs(given: Parameters) -> Parameters:
+    """Return pairs of layer and parameter's name.
+
+    Raises:
+        ConfigError: for anything else.
+    """
+    for pair in given:
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], nn.Module)):
+            raise ConfigError(
+                "ModelPruning(parameters_to_prune=...): expected pairs of layer and parameter's name, such as "
+                f"(model.layer, 'weight'), got {pair!r:.80}.",
+                code="LT178",
+            )
+    return given
 
 
 def _is_pruned(layer: nn.Module, name: str) -> bool:
