@@ -149,6 +149,26 @@ def test_an_argument_that_torchs_profiler_does_not_know_is_refused():
         PyTorchProfiler(record_shape=True)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sort_by_key": "cpu_tim_total"}, "the report has no such column. Write"),
+        ({"schedule": 1}, "expected a function of the step"),
+        ({"schedule": lambda step: step}, "that returns a torch.profiler.ProfilerAction"),
+    ],
+)
+def test_a_report_that_could_not_be_made_is_refused_before_the_run(given, words):
+    with pytest.raises(ConfigError, match=words):
+        PyTorchProfiler(**given)
+
+
+@pytest.mark.parametrize(
+    "key", ["cpu_time", "cuda_time", "cpu_time_total", "cuda_time_total", "cpu_memory_usage", "self_cuda_memory_usage"]
+)
+def test_the_columns_that_torch_documents_are_taken(key):
+    assert PyTorchProfiler(sort_by_key=key)
+
+
 def test_xla_is_named_where_it_is_missing():
     if find_spec("torch_xla") is None:
         from lt_profilers import XLAProfiler

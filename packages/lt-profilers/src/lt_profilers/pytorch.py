@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import profiler as torch_profiler
+from torch.autograd.profiler_util import FunctionEventAvg
 
 from lt_callbacks.arguments import whole
 from lt_core.checkpoint import is_remote, local_folder
@@ -63,7 +65,7 @@ class PyTorchProfiler(SimpleProfiler):
         **profiler_kwargs: Any,
     ) -> None:
         super().__init__(dirpath, filename)
-        _check(profiler_kwargs)
+        _check(profiler_kwargs, sort_by_key)
         self._by_shapes = group_by_input_shapes
         self._emit_nvtx = emit_nvtx
         self._exports = export_to_chrome
@@ -157,7 +159,7 @@ class PyTorchProfiler(SimpleProfiler):
             torch_profiler.tensorboard_trace_handler(str(folder), worker_name=worker)(profiler)
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check(given: dict[str, Any], sort_by_key: str | None) -> None:
     known = set(inspect.signature(torch_profiler.profile.__init__).parameters) - {"self"}
     for name in given:
         if name not in known:
@@ -166,3 +168,17 @@ def _check(given: dict[str, Any]) -> None:
                 f"{did_you_mean(name, known)} Known: {', '.join(sorted(known))}.",
                 code="LT178",
             )
+    schedule = given.get("schedule", lambda step: torch_profiler.ProfilerAction.NONE)
+    if not callable(schedule) or not isinstance(schedule(0), torch_profiler.ProfilerAction):
+        raise ConfigError(
+            f"PyTorchProfiler(schedule={schedule!r:.80}): expected a function of the step that returns a "
+            "torch.profiler.ProfilerAction. Write schedule=torch.profiler.schedule(wait=1, warmup=1, active=3).",
+            code="LT178",
+        )
+    key = re.sub("cuda|xpu", "device", sort_by_key or "count")  # as torch reads it
+    if not hasattr(FunctionEventAvg(), key):
+        raise ConfigError(
+            f"PyTorchProfiler(sort_by_key={sort_by_key!r}): the report has no such column. Write 'cpu_time_total' or "
+            "'self_cuda_time_total', for instance.",
+            code="LT178",
+        )
