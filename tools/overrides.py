@@ -57,6 +57,7 @@ class Seen:
         parameters: by method, as ``inspect`` prints them.
         unfit: calls whose arguments an override with these parameters could not have taken.
         errors: of the runs, by their names.
+        refused: members whose override ends in an error that names it (LT692), in place of being called.
         as_recorded: whether overrides show the parameters that Lightning's members have.
     """
 
@@ -65,6 +66,7 @@ class Seen:
     parameters: dict[str, list[list[Any]]] = field(default_factory=dict)
     unfit: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
     as_recorded: bool = False
 
 
@@ -213,10 +215,21 @@ def parameters_of(base: type, name: str) -> list[list[Any]]:
     return []
 
 
-def overriding(base: Any, seen: Seen) -> Any:
-    """Return a subclass with an override of each member in ``seen.kinds``."""
+def refused_by_lt(base: type) -> set[str]:
+    """Return members that lt.compat does not take."""
+    if "lt_compat" not in sys.modules:
+        return set()
+    from lt_compat.lightning.overridden import refused_members
+
+    return {*refused_members(base)}
+
+
+def overriding(base: Any, seen: Seen, names: set[str]) -> Any:
+    """Return a subclass with an override of each of these members."""
     own: dict[str, Any] = {}
     for name, kind in seen.kinds.items():
+        if name not in names:
+            continue
         parent = inspect.getattr_static(base, name, None)
         if kind == "property":
             own[name] = _property(name, base, seen)
@@ -393,7 +406,8 @@ def _run_case(root: str, case: Case, seen: Seen, folder: str) -> None:
     if not seen.kinds:
         seen.kinds = members_of(base)
         seen.parameters |= {name: parameters_of(base, name) for name, kind in seen.kinds.items() if kind == "method"}
-    kind = overriding(base, seen)
+    refused = refused_by_lt(base)
+    kind = overriding(base, seen, {*seen.kinds} - refused)
     if case.goes == "cli":
         _run_cli(root, kind, seen, folder)
         return
@@ -453,6 +467,13 @@ def _run_case(root: str, case: Case, seen: Seen, folder: str) -> None:
     attempt("fit", fit)
     attempt("resume", resume)
     attempt("fail", fail)
+    for name in sorted(refused & {*seen.kinds}):
+        kind = overriding(base, seen, {name})
+        try:
+            trainer()
+        except ValueError as error:
+            if f"overrides {name}, " in str(error) and "LT692" in str(error):
+                seen.refused.append(name)
 
 
 def _run_cli(root: str, kind: Any, seen: Seen, folder: str) -> None:
@@ -492,6 +513,7 @@ def observe(root: str, names: list[str], record: dict[str, Any]) -> dict[str, An
             "called": sorted(seen.called),
             "parameters": {name: shown for name, shown in sorted(seen.parameters.items()) if name in seen.called},
             "unfit": seen.unfit,
+            "refused": seen.refused,
             "errors": seen.errors,
         }
         print(case.name, len(seen.called), "of", len(seen.kinds), seen.errors or "", file=sys.stderr, flush=True)

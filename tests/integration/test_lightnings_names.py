@@ -80,7 +80,8 @@ def test_a_package_that_overrides_load_from_checkpoint_reads_the_file_by_lightni
 
 def test_the_same_class_comes_from_every_path(name):
     assert name("plugins.environments.slurm:SLURMEnvironment") is name("plugins.environments:SLURMEnvironment")
-    assert name("plugins.precision.precision:Precision") is lt.plugins.Precision
+    assert name("plugins.precision.precision:Precision") is name("plugins:Precision")
+    assert isinstance(lt.plugins.MixedPrecision(), name("plugins:Precision"))
 
 
 # ---- constructors with the incumbent's arguments ---------------------------------------------------------------------

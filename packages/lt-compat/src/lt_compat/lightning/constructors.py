@@ -15,12 +15,13 @@ from typing import Any
 import torch
 
 from lt_compat.lightning.environments import ClusterEnvironment
+from lt_compat.lightning.overridden import PrecisionMembers, StrategyMembers
 from lt_compat.lightning.trainer_views import Answers
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
-from lt_core.precision import Precision
+from lt_core.precision import Precision as Format  # Precision is one of the classes made here
 
 __all__ = ["precision_named"]
 
@@ -40,10 +41,12 @@ _STRATEGIES = {
 }
 
 
-def _derived(name: str, origin: str, init: Any) -> type:
+def _derived(name: str, origin: str, init: Any, *members: type) -> type:
     module, _, attribute = origin.partition(":")
     base = getattr(import_module(module), attribute)
-    return Answers(name, (base,), {"of_lt": base, "__init__": wraps(base.__init__)(init(base)), "__module__": __name__})
+    return Answers(
+        name, (*members, base), {"of_lt": base, "__init__": wraps(base.__init__)(init(base)), "__module__": __name__}
+    )
 
 
 def _strategy(base: Any) -> Any:
@@ -65,7 +68,7 @@ def _strategy(base: Any) -> Any:
         "parallel_devices": list[torch.device],
         "cluster_environment": Environment | ClusterEnvironment,
         "checkpoint_io": CheckpointIO,
-        "precision_plugin": Precision,
+        "precision_plugin": Format,
         "accelerator": str | Accelerator,
     }
     more = [
@@ -81,7 +84,7 @@ def _strategy(base: Any) -> Any:
 
 def precision_named(precision: str = "32-true", *_: Any, **__: Any) -> Any:
     """Return the number format of this name: ``FSDPPrecision("bf16-true")``."""
-    return _answers(plugins.load("precision", precision)() if precision != "32-true" else Precision(), precision)
+    return _answers(plugins.load("precision", precision)() if precision != "32-true" else Format(), precision)
 
 
 def _answers(made: Any, precision: Any) -> Any:
@@ -91,30 +94,24 @@ def _answers(made: Any, precision: Any) -> Any:
 
 
 def _mixed(base: Any) -> Any:
-    def initialize(self: Any, precision: Any = "bf16-mixed", device: Any = None, scaler: Any = None) -> None:
-        base.__init__(_answers(self, precision), precision, device, scaler)
-        self.device, self.scaler = device, None
+    def initialize(
+        self: Any, precision: Any = None, device: Any = None, scaler: Any = None, dtype: Any = "bf16-mixed"
+    ) -> None:
+        precision = precision or dtype  # a parser reads the signature of the base
+        _answers(self, precision).device = device
+        if precision != "16-mixed":
+            base.__init__(self, precision, device, scaler)
+            self.scaler = None
+            return
+        kind, scaled = type(self), import_module("lt_strategies.precision.dtypes").ScaledMixed
+        self.__class__ = scaled if "of_lt" in vars(kind) else type(kind.__name__, (kind, scaled), {})
+        scaled.__init__(self, scaler)
 
     return initialize
 
 
 def _true(default: str) -> Any:
     return lambda base: lambda self, precision=default: base.__init__(_answers(self, precision), precision)
-
-
-@cache
-def _mixed_precision() -> type:
-    made: Any = _derived("MixedPrecision", "lt_strategies.precision.dtypes:Mixed", _mixed)
-
-    def create(cls: type, precision: Any = "bf16-mixed", device: Any = None, scaler: Any = None) -> Any:
-        if precision == "16-mixed":
-            scaled = _answers(import_module("lt_strategies.precision.dtypes").ScaledMixed(scaler), precision)
-            scaled.device = device
-            return scaled
-        return object.__new__(cls)
-
-    made.__new__ = create
-    return made  # type: ignore[no-any-return]
 
 
 # ---- loggers, whose folder Fabric calls otherwise --------------------------------------------------------------------
@@ -159,16 +156,20 @@ def _lightning_cli() -> type:
 @cache
 def _class(name: str) -> Any:
     if name in _STRATEGIES:
-        return _derived(name, _STRATEGIES[name], _strategy)
+        return _derived(name, _STRATEGIES[name], _strategy, StrategyMembers)
     if name in _LOGGERS:
         return _derived(name, _LOGGERS[name], _logger)
     if name in _TRUE:
-        return _derived(name, "lt_strategies.precision.dtypes:TruePrecision", _true(_TRUE[name]))
-    return {"MixedPrecision": _mixed_precision, "LightningCLI": _lightning_cli}[name]()
+        return _derived(name, "lt_strategies.precision.dtypes:TruePrecision", _true(_TRUE[name]), PrecisionMembers)
+    if name == "MixedPrecision":
+        return _derived(name, "lt_strategies.precision.dtypes:Mixed", _mixed, PrecisionMembers)
+    if name == "Precision":
+        return _derived(name, "lt_core.precision:Precision", lambda base: lambda self: None, PrecisionMembers)
+    return _lightning_cli()
 
 
 def __getattr__(name: str) -> Any:
     """Make a class when it is first asked for, and once: a process that was sent its object finds it here."""
-    if name in (*_STRATEGIES, *_LOGGERS, *_TRUE, "MixedPrecision", "LightningCLI"):
+    if name in (*_STRATEGIES, *_LOGGERS, *_TRUE, "MixedPrecision", "Precision", "LightningCLI"):
         return _class(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,6 +18,7 @@ from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, eval
 from lt_compat.lightning.loose_arguments import as_lts_value, without_contradictions
 from lt_compat.lightning.loose_loaders import as_loaders
 from lt_compat.lightning.loose_optimizers import taking_loose_optimizers
+from lt_compat.lightning.overridden import StrategyHooks, StrategyMembers, refuse_uncalled
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
@@ -269,6 +270,12 @@ def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:
     carried = _carried_by(new.get("strategy"))
     given = new.get("plugins") or []
     listed = [*(given if isinstance(given, list | tuple) else [given]), *carried.pop("plugins")]
+    for part in (new.get("strategy"), *listed):
+        refuse_uncalled(part)
+    if isinstance(new.get("strategy"), StrategyMembers):
+        callbacks = new.get("callbacks") or []
+        callbacks = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
+        new["callbacks"] = [*callbacks, StrategyHooks(new["strategy"])]
     if listed:
         new["plugins"] = [as_environment(plugin) for plugin in listed]
     return {**carried, **{name: value for name, value in new.items() if value is not None or name not in carried}}

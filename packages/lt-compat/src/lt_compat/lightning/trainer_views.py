@@ -120,6 +120,14 @@ def _module(strategy: Any, trainer: Any) -> Any:
     return None if trainer.model is None else trainer.lightning_module
 
 
+def _load_optimizers(strategy: Any, trainer: Any) -> Callable[[Any], None]:
+    def load(checkpoint: Any) -> None:
+        for optimizer, state in zip(trainer.optimizers, checkpoint["optimizer_states"], strict=False):
+            strategy.load_optimizer_state(trainer.lightning_module, optimizer, state)
+
+    return load
+
+
 def _set_checkpoint_io(trainer: Any, io: Any) -> None:
     trainer._parts.checkpoint_io = _expected(CheckpointIO, "checkpoint_io", io)
 
@@ -144,21 +152,36 @@ class StrategyFace(Face):
         "_ddp_kwargs": lambda strategy, trainer: strategy.ddp_arguments,
         "_lightning_module": _module,
         "accelerator": lambda strategy, trainer: trainer.accelerator,
+        "batch_to_device": lambda strategy, trainer: lambda batch, *given, **named: strategy.to_device(batch),
         "checkpoint_io": lambda strategy, trainer: trainer.checkpoint_io,
         "cluster_environment": _environment,
         "connect": lambda strategy, trainer: lambda model: None,
         "distributed_sampler_kwargs": lambda strategy, trainer: trainer.distributed_sampler_kwargs,
         "is_distributed": lambda strategy, trainer: trainer.world_size > 1,
+        "handles_gradient_accumulation": lambda strategy, trainer: strategy.capabilities.owns_accumulation,
         "lightning_module": _module,
+        "lightning_module_state_dict": lambda strategy, trainer: partial(
+            strategy.module_state, trainer.lightning_module
+        ),
+        "lightning_restore_optimizer": lambda strategy, trainer: True,
+        "load_model_state_dict": lambda strategy, trainer: (
+            lambda checkpoint, strict=True: strategy.load_module_state(
+                trainer.lightning_module, checkpoint["state_dict"], strict
+            )
+        ),
+        "load_optimizer_state_dict": _load_optimizers,
         "lr_scheduler_configs": lambda strategy, trainer: trainer.lr_scheduler_configs,
         "lr_schedulers": lambda strategy, trainer: trainer.lr_scheduler_configs,
         "model": lambda strategy, trainer: trainer.model,
+        "on_exception": lambda strategy, trainer: lambda exception: None,
         "num_processes": lambda strategy, trainer: trainer.num_devices,
         "optimizers": lambda strategy, trainer: trainer.optimizers,
         "parallel_devices": _devices,
         "precision_plugin": lambda strategy, trainer: trainer.precision_plugin,
         "remove_checkpoint": _remove_checkpoint,
+        "restore_checkpoint_after_setup": lambda strategy, trainer: strategy.capabilities.sharded_parameters,
         "save_checkpoint": _save_checkpoint,
+        "tensor_init_context": lambda strategy, trainer: trainer.init_module,
         "strategy_name": lambda strategy, trainer: "single_device" if strategy.one_process else strategy.name,
     }
     sets: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {

@@ -29,6 +29,7 @@ lt_compat.lightning.constructors:ModelParallelStrategy = ModelParallelStrategy
 lt_compat.lightning.constructors:SingleDeviceStrategy = SingleDeviceStrategy
 lt_compat.lightning.constructors:XLAStrategy = XLAStrategy
 lt_compat.lightning.constructors:MixedPrecision = MixedPrecision MixedPrecisionPlugin NativeMixedPrecisionPlugin
+lt_compat.lightning.constructors:Precision = Precision PrecisionPlugin
 lt_compat.lightning.constructors:DoublePrecision = DoublePrecision DoublePrecisionPlugin
 lt_compat.lightning.constructors:HalfPrecision = HalfPrecision
 lt_compat.lightning.constructors:precision_named = FSDPPrecision DeepSpeedPrecision XLAPrecision
