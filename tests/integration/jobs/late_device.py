@@ -455,7 +455,7 @@ def record_stream(tensor: Tensor, stream: Stream) -> None:
 # ------------------------------------------------------------------------------------------------------ collectives
 
 
-class Work(dist.Work):
+class Work(torch._C._distributed_c10d.Work):  # has no public name in torch 2.11
     """As NCCL's: waiting for it has the current stream wait, and its tensors are kept until then."""
 
     def __init__(self, tensors: Any) -> None:
