@@ -163,8 +163,8 @@ def set_up_training(run: Run) -> None:
 
 
 def _send_hparams(job: Job, log: Log) -> None:
-    params = logged_hparams(job.module, job.datamodule)
-    if params and job.settings.enable_autolog_hparams:
+    wanted = log.active and job.settings.enable_autolog_hparams
+    if wanted and (params := logged_hparams(job.module, job.datamodule)):
         log.each(lambda logger: logger.log_hyperparams(params))
 
 
