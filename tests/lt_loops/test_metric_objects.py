@@ -135,6 +135,35 @@ def test_members_of_a_collection_begin_anew_also_where_one_alone_is_logged(reads
     assert values == {"recall": 1.0, "all_BinaryRecall": 1.0, "all_BinaryPrecision": 1.0}
 
 
+@pytest.mark.parametrize(
+    "collect",
+    [
+        lambda mean, top: torchmetrics.MetricCollection({"a": mean, "b_top": top}),
+        lambda mean, top: torchmetrics.wrappers.MultitaskWrapper(
+            {"a": mean, "b": torchmetrics.MetricCollection({"top": top})}
+        ),
+        lambda mean, top: nn.ModuleDict({"a": mean, "b_top": top}),
+    ],
+)
+def test_log_dict_takes_each_kind_of_collection(collect, trainer):
+    class Collected(Measured):
+        def __init__(self):
+            super().__init__()
+            self.many = collect(torchmetrics.MeanMetric(), torchmetrics.MaxMetric())
+
+        def validation_step(self, batch, batch_idx):
+            members = {name: metric for name, metric in self.many.items() if name in ("a", "b_top")}
+            for metric in members.values():
+                metric.update(batch)
+            self.log_dict(self.many)
+
+        def on_validation_epoch_end(self):
+            pass
+
+    [values] = trainer().validate(Collected(), numbers())
+    assert values == {"a": MEAN, "b_top": 9.0}
+
+
 def test_objects_of_two_loaders_are_all_reset(trainer):
     class Two(Measured):
         def __init__(self):

@@ -218,7 +218,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
                 "Log one value by self.log(name, value).",
                 code="LT512",
             )
-        items = collection.items(keep_base=False) if hasattr(collection, "compute") else collection.items()
+        items = collection.items(keep_base=False) if hasattr(collection, "compute_groups") else collection.items()
         for name, value in items:
             self.log(name, value, *args, **kwargs)
 
