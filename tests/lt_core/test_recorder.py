@@ -34,7 +34,7 @@ class Kept:
 
 def logged_by(recorder, steps=1):
     module = Net()
-    module._attach_run(None, recorder)
+    module._lt_attach_run(None, recorder)
     for _ in range(steps):
         module.training_step(torch.ones(3))
     return recorder

@@ -157,7 +157,7 @@ def test_an_error_in_a_hook_of_the_module_comes_out_and_everything_is_closed(nam
     assert sees.seen == (["teardown fit", "Boom"] if name == "teardown" else ["Boom", "teardown fit"])
     assert logger.outcomes == ["failed"]
     assert fit.stage is None
-    assert "_recorder" not in vars(module)
+    assert "_lt_recorder" not in vars(module)
     module.armed = False
     fit.fit(module)
     assert (fit.current_epoch, fit.global_step) == (1, 2)

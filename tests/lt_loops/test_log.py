@@ -924,7 +924,7 @@ def test_a_rank_that_did_not_log_a_name_in_one_epoch_shows_its_steps_in_the_next
 
 def test_a_rank_that_has_had_no_sample_takes_part_in_the_exchange_of_a_row():
     recorder, module = RunRecorder(), LightningModule()
-    module._attach_run(None, recorder)
+    module._lt_attach_run(None, recorder)
     recorder.enter("train_batch")
     recorder.mute(True)  # a stand-in's batch
     module.log("alone", 1.0)

@@ -19,7 +19,7 @@ def test_all_settings_reach_the_recorder_from_compiled_code():
 
     module, recorder = Net(), RunRecorder()
     recorder.enter("train_batch", loader_idx=1)
-    module.__dict__["_recorder"] = recorder
+    module.__dict__["_lt_recorder"] = recorder
     step = torch.compile(module.training_step, backend="eager")
     assert step(torch.ones(4)) == 8
     loss, own = recorder.slots["loss"], recorder.slots["own"]

@@ -17,9 +17,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Collectives:
     """Every rank must make the same calls in the same order; a difference is an error that names ranks and calls."""
 
-    def _ranks(self) -> Ranks | None:
+    def _lt_ranks(self) -> Ranks | None:
         """Return the ranks, or None if there is only one."""
-        raise NotImplementedError(f"{type(self).__name__} must define _ranks()")
+        raise NotImplementedError(f"{type(self).__name__} must define _lt_ranks()")
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Return every tensor of ``data`` from all ranks, stacked: shape ``(world_size, *shape)``; one rank: as it is.
@@ -31,7 +31,7 @@ class Collectives:
             group: kept for compatibility; the run's group is used.
             sync_grads: let gradients flow back to the ranks that gave the tensors.
         """
-        ranks = self._ranks()
+        ranks = self._lt_ranks()
         device = getattr(self, "device", "cpu") if ranks is None else ranks.device
 
         def gather(item: Any) -> Tensor:
@@ -53,18 +53,18 @@ class Collectives:
             data: of the same shape on all ranks.
             op: ``"mean"``, ``"sum"``, ``"min"`` or ``"max"``.
         """
-        ranks = self._ranks()
+        ranks = self._lt_ranks()
         tensor = torch.as_tensor(data, device=None if ranks is None or isinstance(data, Tensor) else ranks.device)
         return tensor.detach() if ranks is None else ranks.all_reduce(tensor, op)
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
         """Return rank ``src``'s ``value`` (a tensor or plain data) on every rank."""
-        ranks = self._ranks()
+        ranks = self._lt_ranks()
         return value if ranks is None else ranks.broadcast(value, src)
 
     def barrier(self, name: str = "") -> None:
         """Wait until every rank is here; ``name`` appears in the error when one never comes."""
-        ranks = self._ranks()
+        ranks = self._lt_ranks()
         if ranks is not None:
             ranks.barrier(name)
 

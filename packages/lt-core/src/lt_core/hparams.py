@@ -119,7 +119,7 @@ class HyperparametersMixin:
         state = self.__dict__
         state["_log_hyperparams"] = logger
         state["_hparams_name"] = argument
-        state["_hparams_config"] = of_omegaconf(found)
+        state["_lt_hparams_config"] = of_omegaconf(found)
         new = {name: value for name, value in kept.items() if name not in self.hparams}
         if of_omegaconf(found) and not self.hparams and len(kept) == len(found):
             state["_hparams"] = found  # unchanged: users pass it to omegaconf's functions
@@ -190,7 +190,7 @@ def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: boo
     entries: dict[str, Any] = {"hyper_parameters": dict(owner.hparams)}
     if not objects:
         _make_plain(entries, owner)
-    if state.get("_hparams_config"):
+    if state.get("_lt_hparams_config"):
         entries.setdefault("hparams_types", {}).setdefault("DictConfig", []).append([])
     entries["hparams_name"] = state.get("_hparams_name") or "kwargs"
     return {prefix + key: value for key, value in entries.items()}

@@ -27,7 +27,8 @@ from lt_core.trainer import TrainerAPI
 
 __all__ = ["LightningModule"]
 
-_RUN_ONLY = ("_trainer_reference", "_recorder", "_manual")
+# Private names begin with _lt_: users' modules have attributes called _parts, _ranks, _manual.
+_RUN_ONLY = ("_lt_trainer", "_lt_recorder", "_lt_manual")
 
 
 class LightningModule(ModuleCollectives, ModuleBase[Batch]):
@@ -101,7 +102,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
 
     def manual_backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients in manual optimization: scaled and reduced as the Trainer's precision and strategy need."""
-        manual: ManualOptimization | None = self.__dict__.get("_manual")
+        manual: ManualOptimization | None = self.__dict__.get("_lt_manual")
         if manual is None:
             if self.automatic_optimization and self._trainer is not None:
                 raise ConfigError(
@@ -120,7 +121,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
             use_pl_optimizer: True for optimizers whose ``step`` counts, scales and syncs as the Trainer does, with
                 torch's own in their ``optimizer``; False for torch's own.
         """
-        manual: ManualOptimization | None = self.__dict__.get("_manual")
+        manual: ManualOptimization | None = self.__dict__.get("_lt_manual")
         found: list[Any] = list(self.trainer.optimizers)
         if use_pl_optimizer and manual is not None:
             found = list(manual.optimizers)
@@ -135,11 +136,11 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
 
     def toggle_optimizer(self, optimizer: Optimizer | LightningOptimizer) -> None:
         """Turn gradients off for all parameters that other optimizers hold and this one does not."""
-        self.__dict__["_toggled"] = toggle(self.trainer.optimizers, optimizer)
+        self.__dict__["_lt_toggled"] = toggle(self.trainer.optimizers, optimizer)
 
     def untoggle_optimizer(self, optimizer: Optimizer | LightningOptimizer) -> None:
         """Undo :meth:`toggle_optimizer`."""
-        for parameter, required in self.__dict__.pop("_toggled", ()):
+        for parameter, required in self.__dict__.pop("_lt_toggled", ()):
             parameter.requires_grad_(required)
 
     @contextmanager
@@ -156,12 +157,16 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     @property
     def _trainer(self) -> TrainerAPI | None:
         """The Trainer, or None; code written for Lightning reads this name."""
-        reference: weakref.ref[Any] | None = self.__dict__.get("_trainer_reference")
+        reference: weakref.ref[Any] | None = self.__dict__.get("_lt_trainer")
         return reference() if reference is not None else None
 
     @_trainer.setter
     def _trainer(self, trainer: TrainerAPI | None) -> None:
         self.trainer = trainer
+
+    @_trainer.deleter
+    def _trainer(self) -> None:
+        self.trainer = None
 
     @property
     def trainer(self) -> TrainerAPI:
@@ -179,45 +184,45 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
 
     @trainer.setter
     def trainer(self, trainer: TrainerAPI | None) -> None:
-        for part in self._parts():
-            part.__dict__["_trainer_reference"] = None if trainer is None else weakref.ref(trainer)
+        for part in self._lt_parts():
+            part.__dict__["_lt_trainer"] = None if trainer is None else weakref.ref(trainer)
 
-    def _parts(self) -> list[LightningModule]:
+    def _lt_parts(self) -> list[LightningModule]:
         """Return this module and every LightningModule inside."""
         return [part for part in self.modules() if isinstance(part, LightningModule)]
 
-    def _attach_run(self, trainer: TrainerAPI, recorder: Recorder) -> dict[LightningModule, dict[str, Any]]:
+    def _lt_attach_run(self, trainer: TrainerAPI, recorder: Recorder) -> dict[LightningModule, dict[str, Any]]:
         """Belong to a run, with every LightningModule inside: ``self.trainer`` and ``self.log`` lead to it.
 
         Returns:
-            The parts that are new to this run, with their links to an enclosing run, for :meth:`_detach_run`.
+            The parts that are new to this run, with their links to an enclosing run, for :meth:`_lt_detach_run`.
         """
-        parts = self._parts()
-        new = [part for part in parts if part.__dict__.get("_recorder") is not recorder]
+        parts = self._lt_parts()
+        new = [part for part in parts if part.__dict__.get("_lt_recorder") is not recorder]
         before = {part: {name: part.__dict__.pop(name, None) for name in _RUN_ONLY} for part in new}
         self.trainer = trainer
         for part in parts:
-            part.__dict__["_recorder"] = recorder
+            part.__dict__["_lt_recorder"] = recorder
         return before
 
-    def _detach_run(self, before: dict[LightningModule, dict[str, Any]]) -> None:
+    def _lt_detach_run(self, before: dict[LightningModule, dict[str, Any]]) -> None:
         """Return to the outer run when this one ends; without one ``self.trainer`` stays readable."""
-        for part in {*self._parts(), *before}:
+        for part in {*self._lt_parts(), *before}:
             outer = before.get(part, before[self])
-            last = part.__dict__.get("_trainer_reference")
+            last = part.__dict__.get("_lt_trainer")
             for name in _RUN_ONLY:
                 part.__dict__.pop(name, None)
-            own = outer if outer["_recorder"] is not None else {"_trainer_reference": last}
+            own = outer if outer["_lt_recorder"] is not None else {"_lt_trainer": last}
             part.__dict__.update({name: value for name, value in own.items() if value is not None})
 
-    def _note_weights(self) -> None:
+    def _lt_note_weights(self) -> None:
         """Mark this module and every LightningModule inside as trained."""
-        for part in self._parts():
-            part._has_weights = True
+        for part in self._lt_parts():
+            part._lt_has_weights = True
 
-    def _optimize_by(self, manual: ManualOptimization) -> None:
+    def _lt_optimize_by(self, manual: ManualOptimization) -> None:
         """Use ``manual`` for ``manual_backward`` and ``optimizers()`` during a run."""
-        self.__dict__["_manual"] = manual
+        self.__dict__["_lt_manual"] = manual
 
     @property
     def logger(self) -> Logger | None:
@@ -255,7 +260,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         """Number of this process on its node, from 0."""
         return int(getattr(self._trainer, "local_rank", 0))
 
-    def _ranks(self) -> Ranks | None:
+    def _lt_ranks(self) -> Ranks | None:
         trainer = self._trainer
         return None if trainer is None or trainer.world_size == 1 else trainer.strategy
 

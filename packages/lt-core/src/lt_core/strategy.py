@@ -287,7 +287,8 @@ class Strategy(_Names, Interface):
             The module that the loops use (the same object wherever possible) and the optimizers.
         """
         precision.open(self.device)
-        module = precision.convert_module(module).to(self.device)
+        module = precision.convert_module(module)
+        module.to(self.device)  # an override may forget to return the module
         return module, make_optimizers() if make_optimizers is not None else []
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:

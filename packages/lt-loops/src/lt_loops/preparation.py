@@ -115,7 +115,7 @@ def set_up(run: Run) -> None:
     run.weights.placed(model)
     run.training.optimization.optimizers = optimizers
     if fits:
-        run.module._note_weights()
+        run.module._lt_note_weights()
     restore(run, "before on_fit_start")
     if run.stage in ("validate", "test") and not run.position.step:  # else the fit before it has sent them
         _send_hparams(run.job, run.log)

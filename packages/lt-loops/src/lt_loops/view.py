@@ -560,5 +560,5 @@ class TrainerView(Collectives, TrainerAPI):
             )
         self._log_axis = name
 
-    def _ranks(self) -> Strategy | None:
+    def _lt_ranks(self) -> Strategy | None:
         return None if self.world_size == 1 else self.strategy

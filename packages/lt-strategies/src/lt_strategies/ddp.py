@@ -137,7 +137,9 @@ class DDP(Distributed):
                 code="LT726",
             )
         precision.open(self.device)
-        module = self.convert_sync_batchnorm(precision.convert_module(module).to(self.device))
+        module = precision.convert_module(module)
+        module.to(self.device)  # an override may forget to return the module
+        module = self.convert_sync_batchnorm(module)
         self._release_wrapper()
         self._broadcast_module(module)
         return module, make_optimizers() if make_optimizers is not None else []

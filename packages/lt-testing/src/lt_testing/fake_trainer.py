@@ -211,7 +211,7 @@ class FakeTrainer(Collectives):
         """Count the calls."""
         self.reloads += 1
 
-    def _ranks(self) -> Strategy | None:
+    def _lt_ranks(self) -> Strategy | None:
         return None if self.world_size == 1 else self.strategy
 
     def call(self, event: str, *args: Any, **kwargs: Any) -> None:

@@ -155,10 +155,10 @@ class Fabric(Collectives):
         placed = self.setup_module(module, move_to_device, optimizers=optimizers)
         wrapped = [self._optimizer(optimizer) for optimizer in optimizers]
         original: Any = placed.module
-        if hasattr(original, "_attach_run"):  # a LightningModule
+        if hasattr(original, "_lt_attach_run"):  # a LightningModule
             run = _InFabric(self, placed, wrapped)
-            original._attach_run(run, run)
-            original._optimize_by(run)
+            original._lt_attach_run(run, run)
+            original._lt_optimize_by(run)
             self._callbacks.append(original) if original not in self._callbacks else None
         self.call("on_after_setup", fabric=self, module=placed)
         if not wrapped:
@@ -282,7 +282,7 @@ class Fabric(Collectives):
 
     # ---- talk --------------------------------------------------------------------------------------------------------
 
-    def _ranks(self) -> Ranks | None:
+    def _lt_ranks(self) -> Ranks | None:
         self._check_launched()
         ranks: Ranks | None = None if self.strategy.one_process else self.strategy
         return ranks

@@ -48,7 +48,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
     strict_loading: bool = True
     trains_without_loss: bool = False
     truncated_bptt_steps: int = 0
-    _has_weights: bool = False  # trained or loaded ones, which layers that are made anew would lose
+    _lt_has_weights: bool = False  # trained or loaded ones, which layers that are made anew would lose
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Make an empty module; arguments are passed on to further parents."""
@@ -185,7 +185,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
             metric_attribute,
             rank_zero_only,
         )
-        recorder: Recorder | None = self.__dict__.get("_recorder")
+        recorder: Recorder | None = self.__dict__.get("_lt_recorder")
         if recorder is None or (rank_zero_only and recorder.rank):
             if recorder is None and not torch.compiler.is_compiling():
                 warn(
@@ -249,7 +249,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self._has_weights = True
+        self._lt_has_weights = True
 
     # ---- hooks -------------------------------------------------------------------------------------------------------
 

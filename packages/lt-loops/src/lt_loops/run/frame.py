@@ -160,7 +160,7 @@ class Run:
         Their run before is kept for :meth:`detach`: a run may be inside a hook of another one.
         """
         self.recorder.module, self.recorder.callbacks = self.module, self.callbacks
-        for part, before in self.module._attach_run(self.trainer, self.recorder).items():
+        for part, before in self.module._lt_attach_run(self.trainer, self.recorder).items():
             self._attached.setdefault(part, before)
         data: Any = self.job.datamodule
         if data is not None:
@@ -175,7 +175,7 @@ class Run:
         self.recorder.enter("outside")
         self.loaders.release()
         if self._attached:
-            self.module._detach_run(self._attached)
+            self.module._lt_detach_run(self._attached)
         if self._trainer_of_data is not None and self._trainer_of_data.stage is not None:
             self.job.datamodule.trainer = self._trainer_of_data  # type: ignore[union-attr]
         for callback, module in self._logged_as.values():
@@ -185,7 +185,7 @@ class Run:
     @property
     def is_inside_another(self) -> bool:
         """Whether a hook of another run of the same module began this one."""
-        return self._attached.get(self.module, {}).get("_recorder") is not None
+        return self._attached.get(self.module, {}).get("_lt_recorder") is not None
 
     def open_log(self, profiler: Profiler | None = None) -> None:
         self.log = Log(self._context, self.elapsed, self.history if self.stage == "fit" else None, profiler)

@@ -32,7 +32,7 @@ def layers_made(module: LightningModule, *, keeps: bool, whole: bool, says: bool
     Raises:
         ConfigError: for layers of another shape, where the trained ones are kept.
     """
-    before = _places(module) if module._has_weights else {}
+    before = _places(module) if module._lt_has_weights else {}
     parts = dict(module.named_modules(remove_duplicate=False)) if before else {}
     slots = [slots for part in parts.values() for slots in (part._parameters, part._buffers, part._modules)]
     held = [(one, one.copy()) for one in slots]
