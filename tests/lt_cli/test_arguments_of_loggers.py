@@ -117,3 +117,13 @@ def test_a_null_for_an_argument_that_a_class_has_not_says_nothing(logger, write)
     write("b.yaml", "trainer: {logger: [{class_path: users.Tracker, init_args: {entity: null, resume: null}}]}")
     assert logger("--config=a.yaml") == {"name": "a"}
     assert logger("--config=b.yaml") == [{"name": "run", "project": None}]
+
+
+@pytest.mark.parametrize("word", ["--config=a.yaml", "--trainer.limit={class_path: bad.Thing, init_args: {a: 1}}"])
+def test_a_class_in_an_argument_that_takes_none_is_not_imported(word, users, write, tmp_path, capsys):
+    write("bad.py", "import pathlib\npathlib.Path('touched').touch()\n")
+    write("a.yaml", "trainer: {limit: {class_path: bad.Thing, init_args: {a: 1}}}")
+    with pytest.raises(SystemExit):
+        LightningCLI(users.Net, trainer_class=users.Trainer, args=["fit", word])
+    assert "trainer.limit: expected" in capsys.readouterr().err
+    assert not (tmp_path / "touched").exists()

@@ -76,7 +76,7 @@ def spell_out_plugins(words: Sequence[str]) -> list[str]:
         in_one = match["name"] is not None
         text = match["name"] if in_one else next(iter(words[number + 1 :]), "")
         logger = text if match["argument"] == "logger" else logger
-        described = _replaced(match["argument"], text)
+        described = with_classes(f"trainer.{match['argument']}", text)
         path = _class_path(match["argument"], text) if _has_arguments(match["argument"], words[number + 1 :]) else None
         new = path if path is not None else described if isinstance(described, str) else json.dumps(described)
         if in_one:
@@ -116,7 +116,7 @@ def plugin_names(argument: str) -> list[str]:
 def with_classes(key: str, value: Any) -> Any:
     """Return the value of an argument with the path of its class for each ``class_path`` that is a plug-in's name."""
     match = _KEY.match(key)
-    return value if match is None else _replaced(match["argument"], value)
+    return _replaced(match["argument"], value) if match is not None and match["argument"] in OF_ARGUMENT else value
 
 
 def _replaced(argument: str, value: Any) -> Any:
