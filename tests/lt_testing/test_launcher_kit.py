@@ -178,11 +178,11 @@ class LeavesItsHandler(Forks):
         pass
 
 
-class SeedsNothing(Forks):
-    """Trusts a fork to take the generators along."""
+class SeedsAnew(Forks):
+    """Has ranks draw what a process that nobody seeded would."""
 
     def seed(self, rank, generators):
-        pass
+        torch.seed()
 
 
 class SeedsItsRanks(Forks):
@@ -254,7 +254,7 @@ CAUGHT_BY = [
     (TakesTheUsersAway, "returns", "test_a_launch_leaves_this_process_s_variables_as_they_were", "MASTER_ADDR"),
     (SetsTheStartMethod, "returns", "test_a_launch_draws_no_random_number_and_stays_in_its_folder", "start method"),
     (LeavesItsHandler, "returns", "test_a_launch_draws_no_random_number_and_stays_in_its_folder", "signals"),
-    (SeedsNothing, "returns", "test_each_rank_begins_with_the_random_generators_of_the_script", "capture_generators"),
+    (SeedsAnew, "returns", "test_each_rank_begins_with_the_random_generators_of_the_script", "capture_generators"),
     (SeedsItsRanks, "returns", "test_each_rank_begins_with_the_random_generators_of_the_script", "capture_generators"),
     (SeedsFromTheVariable, "returns", "test_each_rank_begins_with_the_random_generators_of_the_script", "capture"),
     (DrawsAPort, "returns", "test_a_launch_draws_no_random_number_and_stays_in_its_folder", "random numbers"),
