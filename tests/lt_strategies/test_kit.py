@@ -122,6 +122,30 @@ class Hasty(DDP):  # an optimizer's closure is not called
     def optimizer_step(self, optimizer, closure=None):
         return super().optimizer_step(optimizer)
 
+class Totals(DDP):  # what direct backwards left is summed
+    def reduce_gradients(self, params):
+        params = list(params)
+        super().reduce_gradients(params)
+        for param in params:
+            param.grad = None if param.grad is None else param.grad * self.world_size
+
+class Hurried(DDP):  # nobody waits
+    def barrier(self, name=""):
+        pass
+
+class Reader(DDP):  # rank 0 keeps the checkpoint to itself
+    def load_checkpoint(self, io, path, **how):
+        tree = super().load_checkpoint(io, path, **how)
+        return tree if self.rank == 0 else {}
+
+class Unsure(DDP):  # does not say whether it took the step
+    def optimizer_step(self, optimizer, closure=None):
+        super().optimizer_step(optimizer, closure)
+
+class Typeless(DDP):  # everything crosses in 32 bits
+    def all_reduce(self, tensor, op="mean"):
+        return super().all_reduce(tensor.float(), op).to(tensor.dtype)
+
 class Mute(DDP):  # the others are not let know of an error
     def close(self, error=None):
         super().close()
@@ -338,6 +362,11 @@ CAUGHT_BY = [
     ("Prefixed", "a_checkpoint_loads_on_one_cpu_without_the_strategy"),
     ("Unbuffered", "all_ranks_start_from_the_same_parameters_and_buffers"),
     ("Hasty", "an_optimizer_step_runs_its_closure"),
+    ("Totals", "reduce_gradients_averages_what_direct_backwards_left"),
+    ("Hurried", "a_barrier_waits_for_the_last_rank"),
+    ("Reader", "every_rank_reads_back_what_was_saved"),
+    ("Unsure", "an_optimizer_step_says_whether_it_was_taken"),
+    ("Typeless", "all_reduce_keeps_integers_and_double_precision_exact"),
     ("Mute", "ranks_that_wait_for_one_that_closed_with_an_error_get_an_error"),
     ("Useless", "training_converges_where_plain_torch_does"),
     ("WrongSign", "training_converges_where_plain_torch_does"),
