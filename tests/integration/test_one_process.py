@@ -122,6 +122,14 @@ def test_without_a_seed_the_fit_of_two_processes_makes_ranks_equal_and_the_files
         assert (first[call]["log_dir"], first[call]["best"]) == (second[call]["log_dir"], second[call]["best"])
 
 
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
+def test_rank_0_alone_says_what_is_true_of_all_ranks(tmp_path, strategy):
+    done, *_ = run(tmp_path, f"hints by {strategy}")
+    assert done.returncode == 0, done.stderr
+    for code in ("LT201", "LT215", "LT309"):
+        assert done.stderr.count(f"[{code}]") == 1, done.stderr
+
+
 @pytest.fixture(scope="module")
 def calls_of_rank_0(tmp_path_factory):
     return run(tmp_path_factory.mktemp("calls"), "rank 0 makes some alone")

@@ -69,6 +69,26 @@ class Net(pl.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=0.05)
 
 
+class Hinted(Net):
+    """Makes a slip, and has two optimizers."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def on_train_stat(self):
+        pass
+
+    def training_step(self, batch, batch_idx):
+        for optimizer in self.optimizers():
+            optimizer.zero_grad()
+            self.manual_backward(self.error(batch))
+            optimizer.step()
+
+    def configure_optimizers(self):
+        return [torch.optim.SGD(self.net[number].parameters(), 0.1) for number in (0, 2)]
+
+
 def loader(shuffle=False):
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(22, 3, generator=generator)
@@ -214,6 +234,9 @@ def main():
         SCENARIOS[SCENARIO]()
         return
     net = Net()
+    if SCENARIO.startswith("hints"):
+        trainer(2, strategy=SCENARIO.split()[-1], max_epochs=None, max_steps=2).fit(Hinted(), loader())
+        return
     if SCENARIO == "one process alone":  # as "all calls" begins
         made = trainer(1)
         tell("test on 1", net, made, results=made.test(net, loader(), verbose=False))

@@ -87,7 +87,7 @@ def set_up(run: Run) -> None:
     restore(run, "before setup")
     # a file's weights are loaded below; inside another run its optimizers hold these parameters
     keeps = run.is_inside_another or (origin.saved is None and (not fits or run.continues))
-    whole, warns = run.strategy.capabilities.sharded_parameters, origin.saved is None and run.strategy.rank == 0
+    whole, warns = run.strategy.capabilities.sharded_parameters, origin.saved is None
     with layers_made(run.module, keeps=keeps, whole=whole, says=warns):
         run.recorder.enter("setup")
         called: list[tuple[Any, bool]] = [(cb, True) for cb in run.callbacks]
@@ -151,7 +151,7 @@ def set_up_training(run: Run) -> None:
         restore(run, "at last")
         if limits.global_batch_size is not None:
             run.training.recount(saved, limits.window_of(position.epoch))
-        elif run.strategy.rank == 0 and not run.strategy.capabilities.owns_accumulation:
+        elif not run.strategy.capabilities.owns_accumulation:
             _warn_of_other_steps(saved, limits.window_of(position.epoch), run.data.batch_size)
     else:
         place = place_of_others(saved, optimizers=optimizers, batches=run.data.length, window=limits.window_of)

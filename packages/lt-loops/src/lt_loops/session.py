@@ -21,11 +21,15 @@ from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.states import Stage
 from lt_loops.arguments.table import Settings
+from lt_loops.codes import WARNINGS
 from lt_loops.run.frame import Run
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.signals import Signals
 from lt_loops.run.weights import tensors_lent
 from lt_loops.setup.hooks import adapted
+
+_SAID_BY_RANK_0 = WARNINGS - {"LT221", "LT341", "LT596"}
+"""Warnings of what is the same on all ranks."""
 
 
 class Session:
@@ -44,8 +48,9 @@ class Session:
 
     def __enter__(self) -> None:
         """Open the strategy and attach everything; a failure closes the strategy again."""
-        settings = self.run.job.settings
-        self.lent.enter_context(silenced(settings.silence))  # the Trainer's own call is in another process, maybe
+        settings, rank = self.run.job.settings, self.run.strategy.rank
+        # the Trainer's own call is in another process, maybe
+        self.lent.enter_context(silenced([*settings.silence, *(_SAID_BY_RANK_0 if rank else ())]))
         self.lent.enter_context(_torch_settings(settings, self.run.stage))
         try:
             self.run.strategy.open()

@@ -49,7 +49,7 @@ def read_checkpoint(
             "load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
-    if resumes and rank == 0 and (gaps := tree.get("gaps")):
+    if resumes and (gaps := tree.get("gaps")):
         warn(f"{path} was saved without {listed(gaps)}. That begins anew.", code="LT607")
     # a rank that repeats a run of one process takes the place of rank 0
     return Saved.of(tree, path, resumes=resumes, rank=rank % strategy.world_size, parts=parts)

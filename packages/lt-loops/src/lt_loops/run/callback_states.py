@@ -68,7 +68,7 @@ class CallbackStates(Owner):
             if (state := states.get(key)) and (saved.resumes or not callback.role):
                 callback.load_state_dict(own_copy(state))
         unused = [key for key in states if key not in keys]
-        if unused and saved.resumes and saved.rank == 0 and not (settings.fast_dev_run or settings.barebones):
+        if unused and saved.resumes and not (settings.fast_dev_run or settings.barebones):
             mine = ", ".join(cb.state_key for cb in self._callbacks) or "none"
             warn(
                 f"{saved.path} holds the state of {', '.join(map(str, unused))}, and this Trainer has no such "

@@ -83,7 +83,7 @@ class LossWatch(Owner):
             return
         self._missing += 1
         at_first = self._missing == _FIRST_BATCHES and not position.epoch
-        if at_first and self._training.trains_on_returned_loss and self._strategy.rank == 0:
+        if at_first and self._training.trains_on_returned_loss:
             warn(
                 self._no_loss_in(f"the first {_FIRST_BATCHES} batches"), code="LT225", about=self._module.training_step
             )
@@ -116,7 +116,7 @@ class LossWatch(Owner):
         """Warn, once, of an epoch of manual optimization in which no optimizer was stepped."""
         position, module, training = self._position, self._module, self._training
         manual = not (module.automatic_optimization or module.trains_without_loss) and training.optimizers
-        if manual and position.batch and position.step == self._steps and self._strategy.rank == 0:
+        if manual and position.batch and position.step == self._steps:
             self._steps = _SAID
             warn(
                 f"{type(module).__name__} has automatic_optimization = False, and no optimizer of self.optimizers() "

@@ -89,7 +89,7 @@ class Weights(Owner):
         strategy, own = self._strategy, saved.own.get("strategy")
         before, given = saved.tree.get("hyper_parameters") or {}, dict(self._module.hparams)
         changed = [name for name in before if name in given and _is_other(before[name], given[name])]
-        if changed and saved.rank == 0:
+        if changed:
             shown = ", ".join(f"{name} was {before[name]!r} and is {given[name]!r}" for name in changed[:5])
             shown += "..." if len(changed) > 5 else ""
             warn(
@@ -100,7 +100,7 @@ class Weights(Owner):
             )
         if saved.same_ranks and own:
             strategy.load_state_dict(own_copy(own))
-        elif not saved.same_ranks and saved.rank == 0 and any(state.get("strategy") for state in saved.by_rank):
+        elif not saved.same_ranks and any(state.get("strategy") for state in saved.by_rank):
             warn(
                 f"{saved.path} was saved on {len(saved.by_rank)} ranks and goes on with {strategy.world_size}: what "
                 f"strategy {strategy.name!r} keeps for each rank begins anew. Resume on as many ranks for the same "
