@@ -352,6 +352,15 @@ def test_a_rank_answers_what_it_has_recorded_and_one_that_is_gone_does_not(tmp_p
     assert flight.ask(tmp_path, [0, 1]) == {0: calls}
 
 
+def test_a_rank_that_is_hushed_writes_nothing_into_a_folder_that_is_deleted(tmp_path):
+    before = set(threading.enumerate())
+    flight.listen(tmp_path, 0)
+    (thread,) = set(threading.enumerate()) - before
+    flight.hush(tmp_path, 0)
+    thread.join(PATIENCE)
+    assert not list(tmp_path.iterdir())
+
+
 class TwoRanks(Strategy):
     world_size = 2
 
