@@ -4,15 +4,11 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from torch.optim import Optimizer
-
-from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.data_setup import prepare
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, warn
 from lt_core.files.checkpoint_header import Header
-from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
@@ -22,19 +18,14 @@ from lt_core.terminal import short_path, waiting
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import WRITERS, agreed_choice
 from lt_loops.checkpoint.reading import place_of_others, read_checkpoint
-from lt_loops.logging.recorder import RunRecorder
 from lt_loops.report import announcements
 from lt_loops.run.checkpoint import restore
 from lt_loops.run.frame import Run
-from lt_loops.run.job import Job
 from lt_loops.run.lock import RunLock
-from lt_loops.run.log import Log
-from lt_loops.run.training import Training
 from lt_loops.setup.hooks import BoundHook, adapted, check_hooks, check_takes_index, defines
 from lt_loops.setup.late_layers import layers_made
 from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.mistakes import check_steps, warn_of_typos
-from lt_loops.setup.optimizers import foreign_parameters, parse_optimizers
 from lt_loops.setup.resolve import asked_steps, order_callbacks
 from lt_loops.setup.scheduler_config import check_schedule_length
 from lt_loops.state.origin import Origin, Saved
@@ -81,7 +72,7 @@ def set_up(run: Run) -> None:
         claim()
     if fits:
         run.log.begin_fit(origin.header.run)
-    _name_the_run(run.loggers, run.strategy, run.log, origin.saved)
+    run.log.choose_versions(origin.saved)
     if job.profiler is not None:  # now that the loggers know where they write
         job.profiler.start(run.stage, run.trainer.log_dir)
     restore(run, "before setup")
@@ -107,8 +98,7 @@ def set_up(run: Run) -> None:
     if not job.settings.fast_dev_run:
         run.say(lambda: announcements.folders(run.loggers, run.callbacks))
     restore(run, "when all layers are made")
-    maker = _optimizer_maker(run.stage, run.module, run.training, run.recorder)
-    model, optimizers = run.strategy.setup(run.module, maker, run.precision)
+    model, optimizers = run.strategy.setup(run.module, run.training.optimizer_maker(), run.precision)
     if (evaluates := run.job.parts.eval_precision) is not run.precision:
         evaluates.open(run.strategy.device)
     run.strategy.supervisor.ready()  # batches follow one another from here on, so a rank that is silent hangs
@@ -118,7 +108,7 @@ def set_up(run: Run) -> None:
         run.module._lt_note_weights()
     restore(run, "before on_fit_start")
     if run.stage in ("validate", "test") and not run.position.step:  # else the fit before it has sent them
-        _send_hparams(run.job, run.log)
+        run.log.send_hparams()
 
 
 def set_up_training(run: Run) -> None:
@@ -146,7 +136,7 @@ def set_up_training(run: Run) -> None:
     run.evaluation.check_interval()
     restore(run, "after on_fit_start")
     if saved is None:  # a run that resumes goes on with its files, in which they stand
-        _send_hparams(run.job, run.log)
+        run.log.send_hparams()
     elif saved.shared:
         restore(run, "at last")
         if limits.global_batch_size is not None:
@@ -160,12 +150,6 @@ def set_up_training(run: Run) -> None:
             feed.load_state_dict({"epoch": position.epoch, "batches": position.batch, "before": capture_generators()})
     run.log.each(lambda logger: logger.log_graph(run.module))
     run.log.each(lambda logger: logger.save())
-
-
-def _send_hparams(job: Job, log: Log) -> None:
-    wanted = log.active and job.settings.enable_autolog_hparams
-    if wanted and (params := logged_hparams(job.module, job.datamodule)):
-        log.each(lambda logger: logger.log_hyperparams(params))
 
 
 def _warn_of_other_steps(saved: Saved, window: int, size: int | None) -> None:
@@ -206,20 +190,6 @@ def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[C
     return ordered
 
 
-def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Saved | None) -> None:
-    """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
-    states = dict(enumerate(saved.shared.get("loggers", []) if saved else []))
-    for index, logger in enumerate(loggers):
-        if (state := states.get(index)) is not None and strategy.rank == 0:
-            log.guarded(logger, logger.load_state_dict, state)
-        claim = matched(logger.claim_version, ("beside",)) or logger.claim_version
-        with waiting(f"the logger {type(logger).__name__}", says=strategy.rank == 0, after=30.0):
-            version = claim(tuple(loggers[:index])) if strategy.rank == 0 else None
-        version = strategy.broadcast(version)
-        if version is not None and strategy.rank != 0:
-            logger.use_version(version)
-
-
 def _claim(lock: RunLock, origin: Origin, strategy: Strategy, loggers: list[Logger], callbacks: list[Callback]) -> None:
     """Let no other process resume this run as long as it lives, and resume none that another process trains.
 
@@ -238,43 +208,3 @@ def _claim(lock: RunLock, origin: Origin, strategy: Strategy, loggers: list[Logg
             "(Trainer(default_root_dir=...), and dirpath where you set it).",
             code="LT690",
         )
-
-
-def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> dict[str, Any]:
-    """Return the hyperparameters of module and datamodule, for the loggers.
-
-    Raises:
-        ConfigError: when both have one of a name, with different values.
-    """
-    params = plain_hparams(module.hparams_initial) if module.logs_hyperparameters else {}
-    if isinstance(datamodule, HyperparametersMixin) and datamodule.logs_hyperparameters:
-        theirs = plain_hparams(datamodule.hparams_initial)
-        clashes = [name for name in theirs if name in params and params[name] != theirs[name]]
-        if clashes:
-            raise ConfigError(
-                f"Module and datamodule both save the hyperparameter {clashes[0]!r}, with {params[clashes[0]]!r} and "
-                f"{theirs[clashes[0]]!r}. Rename one, or save_hyperparameters(logger=False) in one of them.",
-                code="LT216",
-            )
-        params |= theirs
-    return params
-
-
-def _optimizer_maker(stage: str, module: LightningModule, training: Training, recorder: RunRecorder) -> Any:
-    # there are some already in a fit that continues another
-    replaced = {*map(id, foreign_parameters(training.optimizers, module))} - training.optimization.foreign
-    if stage == "fit" and replaced:
-        warn(
-            f"Layers of {type(module).__name__} were replaced since the fit that this one continues: "
-            "configure_optimizers is called again for the new ones, and optimizers and schedulers begin anew.",
-            code="LT244",
-        )
-    elif stage != "fit" or training.optimizers:
-        return (lambda: training.optimizers) if training.optimizers else None
-
-    def make() -> list[Optimizer]:
-        recorder.enter("configure_optimizers")
-        training.configure(parse_optimizers(module.configure_optimizers(), module))
-        return training.optimizers
-
-    return make

@@ -5,11 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 from lt_core import plugins
+from lt_core.arguments import matched
 from lt_core.callback import Callback
+from lt_core.data import DataSource
 from lt_core.duration import Duration, Every
-from lt_core.errors import LogError, did_you_mean, from_signal_handler, recording, warn
+from lt_core.errors import ConfigError, LogError, did_you_mean, from_signal_handler, recording, warn
+from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
+from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
 from lt_core.terminal import waiting
 from lt_loops.logging.merged_sums import merged_sums
@@ -86,6 +90,25 @@ class Log(Owner):
         # asked of all: a callback may be on rank 0 alone
         if self._strategy.world_size > 1 and any(self._strategy.gather_objects(reads)):
             hooks.call_first(name, SharedSteps(self._recorder, self._strategy))
+
+    def choose_versions(self, saved: Saved | None) -> None:
+        """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
+        states = dict(enumerate(saved.shared.get("loggers", []) if saved else []))
+        strategy, is_first = self._strategy, self._strategy.rank == 0
+        for index, logger in enumerate(self._all):
+            if (state := states.get(index)) is not None and is_first:
+                self.guarded(logger, logger.load_state_dict, state)
+            claim = matched(logger.claim_version, ("beside",)) or logger.claim_version
+            with waiting(f"the logger {type(logger).__name__}", says=is_first, after=30.0):
+                version = claim(tuple(self._all[:index])) if is_first else None
+            version = strategy.broadcast(version)
+            if version is not None and not is_first:
+                logger.use_version(version)
+
+    def send_hparams(self) -> None:
+        wanted = self.active and self._settings.enable_autolog_hparams
+        if wanted and (params := _logged_hparams(self._module, self._job.datamodule)):
+            self.each(lambda logger: logger.log_hyperparams(params))
 
     @property
     def active(self) -> bool:
@@ -260,3 +283,23 @@ class Log(Owner):
         is_first = report not in self._reported
         self._reported.add(report)
         return is_first
+
+
+def _logged_hparams(module: LightningModule, datamodule: DataSource | None) -> dict[str, Any]:
+    """Return the hyperparameters of module and datamodule, for the loggers.
+
+    Raises:
+        ConfigError: when both have one of a name, with different values.
+    """
+    params = plain_hparams(module.hparams_initial) if module.logs_hyperparameters else {}
+    if isinstance(datamodule, HyperparametersMixin) and datamodule.logs_hyperparameters:
+        theirs = plain_hparams(datamodule.hparams_initial)
+        clashes = [name for name in theirs if name in params and params[name] != theirs[name]]
+        if clashes:
+            raise ConfigError(
+                f"Module and datamodule both save the hyperparameter {clashes[0]!r}, with {params[clashes[0]]!r} and "
+                f"{theirs[clashes[0]]!r}. Rename one, or save_hyperparameters(logger=False) in one of them.",
+                code="LT216",
+            )
+        params |= theirs
+    return params

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch.optim import Optimizer
 
 from lt_core import plugins
@@ -11,7 +13,8 @@ from lt_core.step import RunningStep, Step, StepHandle
 from lt_loops.run.job import Context, Owner
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
-from lt_loops.setup.optimizers import Optimization
+from lt_loops.setup.hooks import defines
+from lt_loops.setup.optimizers import Optimization, foreign_parameters, parse_optimizers, takes_closure
 from lt_loops.state.origin import Saved, StateDict, own_copy
 from lt_loops.state.plan import Plan
 from lt_loops.state.position import NEVER, Pending
@@ -61,6 +64,37 @@ class Training(Owner):
 
     # ---- optimizers --------------------------------------------------------------------------------------------------
 
+    def optimizer_maker(self) -> Callable[[], list[Optimizer]] | None:
+        """Return the function that the strategy calls for optimizers, once the module is placed; None for none."""
+        # there are some already in a fit that continues another
+        if self._job.stage == "fit" and self._are_outdated():
+            warn(
+                f"Layers of {type(self._module).__name__} were replaced since the fit that this one continues: "
+                "configure_optimizers is called again for the new ones, and optimizers and schedulers begin anew.",
+                code="LT244",
+            )
+        elif self._job.stage != "fit" or self.optimizers:
+            return (lambda: self.optimizers) if self.optimizers else None
+        return self._made
+
+    def _made(self) -> list[Optimizer]:
+        self._recorder.enter("configure_optimizers")
+        self.configure(parse_optimizers(self._module.configure_optimizers(), self._module))
+        return self.optimizers
+
+    def _are_outdated(self) -> bool:
+        return not self.optimization.foreign.issuperset(map(id, foreign_parameters(self.optimizers, self._module)))
+
+    def warn_of_layers(self) -> None:
+        """Warn of layers that came after the optimizers."""
+        if self._are_outdated():
+            warn(
+                f"Layers of {type(self._module).__name__} were replaced after configure_optimizers: the new ones are "
+                "not trained, and steps go to parameters that the module does not have. Make layers in setup or "
+                "configure_model.",
+                code="LT245",
+            )
+
     def configure(self, optimization: Optimization) -> None:
         self.optimization = optimization
         self.schedulers.configure(optimization.schedulers)
@@ -76,6 +110,30 @@ class Training(Owner):
     def mark_dirty(self) -> None:
         self.dirty = True
         self._agenda.request_check()
+
+    def kind(self, window: int) -> str:
+        """Return how lt trains by itself: with which of its own steps, or the plain one."""
+        module, made = self._module, self.optimization
+        if not module.automatic_optimization:
+            return "manual"
+        # none at all is "several" too: its window steps whatever there is
+        if len(made.optimizers) != 1 or made.names is not None:
+            return "several"
+        offered = self._job.policy.offers_closures or module.needs_closure
+        if defines(module, "optimizer_step") or takes_closure(made.optimizers[0], offered=offered):
+            return "closure"
+        return "accumulated" if window > 1 else "plain"
+
+    def warn_of_window(self, window: int) -> None:
+        """Warn of a new window that is longer than an epoch."""
+        agenda = self._agenda
+        is_new = agenda.window != window if hasattr(self, "plan") else not self._position.step
+        if is_new and 0 < (batches := agenda.num_batches) < window:
+            warn(
+                f"accumulate_grad_batches={window} is above the {batches:.0f} batches of an epoch, and the rest at an "
+                f"epoch's end takes a step: there is one step an epoch. Write accumulate_grad_batches={batches:.0f}.",
+                code="LT523",
+            )
 
     def begin_step(self, step: Step, handle: StepHandle) -> RunningStep:
         """Begin ``step`` for this run, once; then have it go on with another ``handle``."""

@@ -8,20 +8,18 @@ import torch
 from torch.optim import LBFGS, Optimizer
 
 from lt_core.dialect import Policy
-from lt_core.errors import ConfigError, warn
+from lt_core.errors import ConfigError
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.step import RunningStep
 from lt_core.strategy import Strategy
 from lt_loops.logging.recorder import RunRecorder
-from lt_loops.run.agenda import Agenda
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
-from lt_loops.run.training import Training
 from lt_loops.setup.hooks import Hook, adapted, defines, fitted
 from lt_loops.setup.mistakes import check_manual
-from lt_loops.setup.optimizers import Optimization, check_names, foreign_parameters, takes_closure
+from lt_loops.setup.optimizers import Optimization, check_names, takes_closure
 from lt_loops.setup.resolve import find_step
 from lt_loops.state.plan import Plan, params_of, with_arguments
 from lt_loops.state.position import NEVER, Position
@@ -43,12 +41,12 @@ def make_plan(run: Run) -> Plan:
 
     window = 1 if strategy.capabilities.owns_accumulation else limits.window_of(run.position.epoch)
     if not job.settings.fast_dev_run:
-        _warn_of_window(training, agenda, window)
+        training.warn_of_window(window)
     if strategy.rank == 0 and not strategy.capabilities.sharded_parameters:
-        _warn_of_layers(training, module)
+        training.warn_of_layers()
     check_manual(module, limits)  # a hook may have set it
     asked, step = find_step(job.settings, limits, strategy, module, made)
-    kind = _kind_of(module, made, window, offered=job.policy.offers_closures)
+    kind = training.kind(window)
     _check(made, module, precision, kind, window, by_itself=step is None or step.wraps)
     check_groups(job.settings, strategy, step)
 
@@ -138,19 +136,6 @@ def _step_of(kind: str) -> Callable[[Run, Plan, bool], RunningStep]:
     return Window
 
 
-def _kind_of(module: LightningModule, made: Optimization, window: int, *, offered: bool) -> str:
-    """Return how lt trains by itself: with which of its own steps, or the plain one."""
-    if not module.automatic_optimization:
-        return "manual"
-    # none at all is "several" too: its window steps whatever there is
-    if len(made.optimizers) != 1 or made.names is not None:
-        return "several"
-    offered = offered or module.needs_closure
-    if defines(module, "optimizer_step") or takes_closure(made.optimizers[0], offered=offered):
-        return "closure"
-    return "accumulated" if window > 1 else "plain"
-
-
 def _apply(
     strategy: Strategy, precision: Precision, optimizer: Optimizer, *closure: Callable[[], Any], **arguments: Any
 ) -> bool:
@@ -188,28 +173,6 @@ def _fill_zero_grad(
     )
     if stock and not (overridden or hooks or owned):
         plan.params = params_of(*optimizers)
-
-
-def _warn_of_window(training: Training, agenda: Agenda, window: int) -> None:
-    """Warn of a new window that is longer than an epoch."""
-    is_new = agenda.window != window if hasattr(training, "plan") else not agenda.position.step
-    if is_new and 0 < (batches := agenda.num_batches) < window:
-        warn(
-            f"accumulate_grad_batches={window} is above the {batches:.0f} batches of an epoch, and the rest at "
-            f"an epoch's end takes a step: there is one step an epoch. Write accumulate_grad_batches={batches:.0f}.",
-            code="LT523",
-        )
-
-
-def _warn_of_layers(training: Training, module: LightningModule) -> None:
-    """Warn of layers that came after the optimizers."""
-    if {*map(id, foreign_parameters(training.optimizers, module))} - training.optimization.foreign:
-        warn(
-            f"Layers of {type(module).__name__} were replaced after configure_optimizers: the new ones are not "
-            "trained, and steps go to parameters that the module does not have. Make layers in setup or "
-            "configure_model.",
-            code="LT245",
-        )
 
 
 def _check(
