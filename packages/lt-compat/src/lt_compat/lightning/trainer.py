@@ -18,6 +18,7 @@ from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, eval
 from lt_compat.lightning.loose_arguments import as_lts_value, without_contradictions
 from lt_compat.lightning.loose_loaders import as_loaders
 from lt_compat.lightning.loose_optimizers import taking_loose_optimizers
+from lt_compat.lightning.nodes import NodesByHand, started_by_hand
 from lt_compat.lightning.overridden import StrategyHooks, StrategyMembers, refuse_uncalled
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
@@ -270,6 +271,8 @@ def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:
     carried = _carried_by(new.get("strategy"))
     given = new.get("plugins") or []
     listed = [*(given if isinstance(given, list | tuple) else [given]), *carried.pop("plugins")]
+    if (new.get("num_nodes") or 1) > 1 and started_by_hand():
+        listed.append(NodesByHand())
     for part in (new.get("strategy"), *listed):
         refuse_uncalled(part)
     if isinstance(new.get("strategy"), StrategyMembers):
