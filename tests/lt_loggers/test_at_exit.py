@@ -2,8 +2,11 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+import zipfile
+from contextlib import closing
 
 import pytest
 
@@ -143,3 +146,28 @@ logger = Silent()
 logger.log_metrics({"a": 1.0}, 1)
 """
     assert "TimeoutError: its server does not answer [LT563]" in run(tmp_path, script).stderr
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["a row after the fit", "no row after the fit"])
+@pytest.mark.parametrize(
+    "kind, module, made",
+    [
+        ("comet", "comet_ml", "CometLogger(online=False, offline_directory=str(folder))"),
+        ("trackio", "trackio", "TrackioLogger('p')"),
+    ],
+    ids=["comet", "trackio"],
+)
+def test_a_client_that_does_not_close_a_thread_s_run_is_made_to(tmp_path, monkeypatch, kind, module, made, late):
+    pytest.importorskip(module)
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
+    log = 'logger.log_metrics({"late": 1.0}, 1)\n'
+    script = f"from lt_loggers import CometLogger, TrackioLogger\nlogger = {made}\n{log}logger.finalize('success')\n"
+    done = run(tmp_path, script + late * log)
+    if kind == "comet":
+        (archive,) = tmp_path.glob("*.zip")
+        messages = map(json.loads, zipfile.ZipFile(archive).read("messages.json").splitlines())
+        found = sum(m["type"] == "metric_msg" and m["payload"]["metric"]["metricName"] == "late" for m in messages)
+    else:
+        with closing(sqlite3.connect(tmp_path / "p.db")) as database:
+            ((found,),) = database.execute("select count(*) from metrics")
+    assert found == 1 + late, done.stderr

@@ -99,10 +99,6 @@ class BufferedLogger(Logger):
         """Write the rest."""
         self.save()
 
-    def _finish(self) -> None:
-        """Write the rest, as the process ends."""
-        self.save()
-
     def _rename(self, name: str) -> str:
         """Return how ``name`` is called in this logger, or raise where it cannot be taken."""
         return name
@@ -135,7 +131,7 @@ def losing(logger: Logger) -> Iterator[None]:
 def _finish_all() -> None:
     for logger in [*unwritten]:
         with losing(logger):
-            logger._finish()
+            getattr(logger, "_finish", logger.save)()  # a tracker's, which closes its run too
 
 
 threading._register_atexit(_finish_all)  # type: ignore[attr-defined]  # atexit's own come when no thread can start

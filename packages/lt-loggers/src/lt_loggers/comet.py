@@ -82,7 +82,6 @@ class CometLogger(TrackerLogger):
             experiment_config=comet_ml.ExperimentConfig(**self._settings),
         )
         self._version, self._name = experiment.get_key(), experiment.project_name
-        experiment.log_other("Created from", "lt")
         return experiment
 
     # ---- logging -----------------------------------------------------------------------------------------------------
@@ -109,12 +108,16 @@ class CometLogger(TrackerLogger):
         if self._experiment is not None:
             self._experiment.flush()
 
+    def _exit(self) -> None:
+        if self._experiment is not None:
+            self._experiment.end()
+
     def _send_rows(self, rows: list[Row]) -> Iterator[int]:
         for step, _, row in rows:
             metrics = dict(row)
             epoch = metrics.pop("epoch", None)
             self.experiment.log_metrics(
-                metrics, prefix=self._metric_prefix, step=round(step), epoch=None if epoch is None else round(epoch)
+                metrics, prefix=self._metric_prefix, step=round(step), epoch=epoch and round(epoch)
             )
             yield 1
 

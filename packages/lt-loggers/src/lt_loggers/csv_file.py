@@ -125,7 +125,7 @@ class ExperimentWriter:
     @property
     def metrics_file_path(self) -> str:
         """Where it is in the end: in a remote folder, maybe."""
-        return os.path.join(self.log_dir, self.NAME_METRICS_FILE)  # noqa: PTH118  (a URL is no path)
+        return f"{self.log_dir}/{self.NAME_METRICS_FILE}"
 
     @property
     def metrics(self) -> list[dict[str, int | float]]:

@@ -232,7 +232,7 @@ def _as_table(value: Any) -> Table | None:
 def _cell(cell: Any) -> Any:
     if isinstance(cell, Tensor) or (hasattr(cell, "item") and getattr(cell, "ndim", None) == 0):
         return cell.item() if cell.ndim == 0 else str(cell.tolist())
-    return cell if cell is None or isinstance(cell, (bool, int, float, str)) else str(cell)
+    return cell if cell is None or isinstance(cell, (int, float, str)) else str(cell)
 
 
 def _markdown_cell(cell: Any) -> str:

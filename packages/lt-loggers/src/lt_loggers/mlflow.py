@@ -30,7 +30,7 @@ __all__ = ["MLFlowLogger", "mlflow_logger"]
 _METRICS_IN_BATCH, _PARAMS_IN_BATCH = 1000, 100
 _PARAM_LENGTH = 6000  # characters that MLflow keeps of a value
 _UNKNOWN = re.compile(r"[^\w/. -]", re.ASCII)  # characters that some store refuses in a name
-_STATUS = {"success": "FINISHED", "finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+_STATUS = {"failed": "FAILED", "interrupted": "KILLED"}
 
 
 class MLFlowLogger(TrackerLogger):
@@ -125,7 +125,7 @@ class MLFlowLogger(TrackerLogger):
     def begin_anew(self) -> None:
         super().begin_anew()
         if self._given is None:
-            self._name, self._keys, self._resumed_at, self._there = None, set(), None, {}
+            self._name, self._keys, self._resumed_at = None, set(), None
 
     def _open(self) -> MlflowClient:
         if self.save_dir is not None:  # MLflow 3.17 and later want to know that files are meant

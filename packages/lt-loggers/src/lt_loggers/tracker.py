@@ -103,7 +103,7 @@ class TrackerLogger(BufferedLogger):
 
     @property
     def log_dir(self) -> str | None:
-        return None if self.root_dir is None or self.version is None else str(Path(self.root_dir, self.version))
+        return str(Path(self.root_dir, self.version)) if self.root_dir and self.version else None
 
     def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
         """Choose the id; no server is asked, so that a run has its folder also while the service is unreachable."""
@@ -129,6 +129,7 @@ class TrackerLogger(BufferedLogger):
             return Nothing()
         if self._experiment is None:
             if self._sender.thread is current_thread():
+                unwritten.add(self)
                 self._experiment = self._open()
             else:
                 self._ask(lambda me: me.experiment)
@@ -189,9 +190,7 @@ class TrackerLogger(BufferedLogger):
         try:
             done = self._ask(TrackerLogger._send_all)
         finally:
-            if done:
-                unwritten.discard(self)
-            else:
+            if not done:
                 warn(
                     f"{type(self).__name__}: {len(self._sender.rows)} rows are not sent, or something else is not "
                     f"(hyperparameters, media, checkpoints, the end of the run), as {self._address} is silent or "
@@ -201,7 +200,7 @@ class TrackerLogger(BufferedLogger):
                 )
 
     def _finish(self) -> None:
-        if not self._ask(TrackerLogger._send_all):
+        if not self._ask(lambda me: [me._send_all(), me._exit()]):
             raise TimeoutError(f"{self._address} does not answer")
 
     def after_save_checkpoint(self, checkpoint_callback: CallbackBase) -> None:
@@ -310,6 +309,9 @@ class TrackerLogger(BufferedLogger):
 
     def _leave(self) -> None:
         """Close the run for good, as another one begins."""
+
+    def _exit(self) -> None:
+        """Close the run as the process ends, where the client does not find a run that a thread has opened."""
 
     def _send(self, uploads: list[Upload]) -> None:
         while uploads:

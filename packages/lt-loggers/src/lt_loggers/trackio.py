@@ -79,6 +79,9 @@ class TrackioLogger(TrackerLogger):
     def _close(self, status: str) -> None:
         self._leave()
 
+    def _exit(self) -> None:
+        self._leave()
+
     def _leave(self) -> None:
         if self._experiment is not None:
             self._experiment.finish()
