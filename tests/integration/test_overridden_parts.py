@@ -8,6 +8,7 @@ import torch
 pytest.importorskip("lt_compat")
 
 from lt_compat.lightning import constructors
+from lt_compat.lightning.registries import STRATEGIES
 from lt_compat.lightning.trainer import trainer_class
 from lt_core import LightningModule
 from lt_core.errors import ConfigError
@@ -183,3 +184,12 @@ def test_plug_ins_find_members_of_lightnings_strategies():
     assert trainer.optimizers[0].param_groups[0]["lr"] == 0.5
     strategy.load_model_state_dict({"state_dict": {name: value + 1 for name, value in saved.items()}})
     assert all(torch.equal(value, saved[name] + 1) for name, value in module.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp", "single_device"])
+def test_a_registry_has_the_entries_of_packages(name):
+    entry = STRATEGIES[name]
+    assert (entry["strategy_name"], entry["init_params"]) == (name, {})
+    assert type(entry["strategy"]()) is type(STRATEGIES.get(name))
+    with pytest.raises(KeyError):
+        STRATEGIES["none of them"]

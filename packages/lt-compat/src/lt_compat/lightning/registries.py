@@ -60,6 +60,12 @@ class Registry(dict[str, dict[str, Any]]):
             return default
         raise KeyError(f"{name!r} not found in registry. Available names: {', '.join(self.names)}")
 
+    def __missing__(self, name: str) -> dict[str, Any]:
+        if name not in self.names:
+            raise KeyError(name)
+        found = {self._kind: plugins.load(self._group, name), f"{self._kind}_name": name}
+        return {"description": "", "init_params": {}, **found}
+
     def remove(self, name: str) -> None:
         """Remove the registration of a name."""
         self.pop(name)
