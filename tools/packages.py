@@ -6,7 +6,8 @@ uv run python tools/packages.py --check   fails where one of them is not what th
 A package says what it is in its `[tool.lt]`:
 
     level = "core"        # or "door" (comes in by the core's interfaces), "kit" (may import all), "engine", "umbrella"
-    of = "lt-callbacks"   # for a door: the one core package beside lt-core whose public names it may import
+    of = "lt-callbacks"   # for a door: the one core package beside lt-core whose public names it may import; for a kit
+                          # the kit that it is built on
     brings = "..."        # a line of README's table
     names.callbacks = ["*"]  # which module of lt has its public names (tools/stubs.py)
 
@@ -30,7 +31,7 @@ class Package(NamedTuple):
     """What a package says of itself.
 
     Attributes:
-        of: the core package that a door may import beside lt-core; "" for others.
+        of: the core package that a door may import beside lt-core, the kit below a kit; "" for others.
         entries: its entry points by group, without ``lt.``: each name's module and object.
     """
 
@@ -92,9 +93,11 @@ def project(text: str) -> str:
     ours = sorted(package.name for package in installed())
     modules = sorted(package.module for package in installed())
     parts = {level: sorted(p.module for p in installed() if p.level == level and not p.of) for level in LEVELS}
-    beside = sorted(p.module for p in installed() if p.of)
+    beside = sorted(p.module for p in installed() if p.of and p.level == "door")
+    above = sorted(p.module for p in installed() if p.of and p.level == "kit")
     flat = [m for m in sorted(parts["core"] + parts["door"]) if m != "lt_core"]
-    layers = ["lt", " | ".join(parts["kit"]), *([" | ".join(beside)] if beside else []), " | ".join(flat), "lt_core"]
+    rows = (["lt"], above, parts["kit"], beside, flat, ["lt_core"])
+    layers = [" | ".join(row) for row in rows if row]
     sources = "[tool.uv.sources]\n"
     text = _inserted(text, sources, "\n[tool.pytest", [f"{name} = {{ workspace = true }}" for name in ours])
     paths = [f'    "packages/{package.name}/src",' for package in sorted(packages(), key=lambda p: p.name)]
@@ -109,7 +112,7 @@ def project(text: str) -> str:
 
 def _contracts(siblings: list[str]) -> Iterator[str]:
     for package in installed():
-        if package.of:
+        if package.of and package.level == "door":
             others = [name for name in siblings if name != package.of.replace("-", "_")]
             yield "[[tool.importlinter.contracts]]"
             yield f'name = "{package.name} imports lt-core and {package.of}, and no other package"'

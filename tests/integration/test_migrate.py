@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lt_cli.main import main
-from lt_compat.migrate.command import migrate_text
+from lt_migrate.command import migrate_text
 
 pytest.importorskip("libcst")
 

@@ -50,7 +50,7 @@ COMMANDS = (
 
 
 KNOWN = {
-    "migrate": ("Rewrite a project that uses Lightning; shows a diff first.", "lt-compat"),
+    "migrate": ("Rewrite a project that uses Lightning; shows a diff first.", "lt-migrate"),
     "slurm": ("Write the batch script of a training on SLURM, and submit it.", "lt-slurm"),
 }
 """Commands of other packages of lt, each with its summary and package."""

@@ -1,4 +1,4 @@
-"""Other people's Lightning code on lt: its module names, its helpers, ``lt migrate``.
+"""Other people's Lightning code on lt: its module names and its helpers.
 
 ``python -m lt.compat train.py`` runs a script that imports ``lightning`` or ``pytorch_lightning`` unchanged;
 :func:`install` does the same for the present process.

@@ -220,10 +220,6 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         for part in self._lt_parts():
             part._lt_has_weights = True
 
-    def _lt_optimize_by(self, manual: ManualOptimization) -> None:
-        """Use ``manual`` for ``manual_backward`` and ``optimizers()`` during a run."""
-        self.__dict__["_lt_manual"] = manual
-
     @property
     def logger(self) -> Logger | None:
         """The first logger of the run, or None."""

@@ -253,7 +253,7 @@ def calls_in(reports: Iterable[dict[str, Any]]) -> dict[int, list[flight.Call]]:
 def place_of(line: Line, error: BaseException) -> str:
     """Return where a rank failed, as text: its line knows the last batch done, the error the hook that was running."""
     names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
-    phase = next((phase for name in names if (phase := _phase_of(name))), line.phase)
+    phase = next(filter(None, map(_phase_of, names)), line.phase)
     if phase == line.phase or line.state not in (page.RUNNING, page.STEPPING):
         return line.place
     if phase == "train":

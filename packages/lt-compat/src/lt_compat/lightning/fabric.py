@@ -158,7 +158,7 @@ class Fabric(Collectives):
         if hasattr(original, "_lt_attach_run"):  # a LightningModule
             run = _InFabric(self, placed, wrapped)
             original._lt_attach_run(run, run)
-            original._lt_optimize_by(run)
+            original.__dict__["_lt_manual"] = run
             self._callbacks.append(original) if original not in self._callbacks else None
         self.call("on_after_setup", fabric=self, module=placed)
         if not wrapped:

@@ -24,7 +24,7 @@ from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
 from lt_compat.lightning.trainer_views import AcceleratorConnector, PrecisionFace, StrategyFace
-from lt_compat.migrate.old_spellings import TRAINER_PARTS
+from lt_compat.names.trainer_parts import TRAINER_PARTS
 from lt_compat.v1.arguments import OLD_ARGUMENTS
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO

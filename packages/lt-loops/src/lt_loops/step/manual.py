@@ -32,7 +32,7 @@ class Manual(RunningStep):
         self.training.open_gradients = plan.optimizers
         self.syncing = True
         self.stepped = False
-        run.module._lt_optimize_by(self)
+        run.module.__dict__["_lt_manual"] = self
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run the user's step and count it as one step if any optimizer stepped."""

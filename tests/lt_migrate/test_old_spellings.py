@@ -1,7 +1,6 @@
 import pytest
 
-from lt_compat.migrate.old_spellings import new_arguments
-from lt_compat.names.counterparts import path_below_root, why_gone
+from lt_migrate.old_spellings import new_arguments
 
 REWRITTEN = {
     ("gpus", "2"): {"accelerator": '"gpu"', "devices": "2"},
@@ -47,23 +46,3 @@ def test_what_only_a_person_can_decide_stays_with_advice(name, value, advice):
 def test_an_argument_is_written_once():
     new, _ = new_arguments({"gpus": "1", "accelerator": '"gpu"', "max_epochs": "2"})
     assert [name for arguments in new.values() for name in arguments] == ["accelerator", "devices", "max_epochs"]
-
-
-@pytest.mark.parametrize(
-    ("module", "path"),
-    [
-        ("pytorch_lightning", ""),
-        ("lightning.pytorch.callbacks", "callbacks"),
-        ("lightning.fabric.utilities", "utilities"),
-        ("lightning", ""),
-        ("lightning_utilities", None),
-        ("torch", None),
-    ],
-)
-def test_a_module_is_seen_from_lightnings_root(module, path):
-    assert path_below_root(module) == path
-
-
-def test_what_is_gone_has_advice():
-    assert "torchmetrics" in why_gone("metrics.functional", "accuracy")
-    assert why_gone("callbacks", "Anything") == ""

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from lt_compat.migrate.old_spellings import Left
 from lt_compat.names.counterparts import ROOTS, counterpart, path_below_root
+from lt_migrate.old_spellings import Left
 
 __all__ = ["Change", "MigrationError", "main", "migrate_text", "parser"]
 
@@ -59,17 +59,10 @@ def migrate_text(text: str) -> tuple[str, list[Left]]:
         text: the source of one module.
 
     Raises:
-        MigrationError: when it is no Python that can be parsed, or libcst is not installed.
+        MigrationError: when it is no Python that can be parsed.
     """
-    try:
-        from lt_compat.migrate import rewriter
-    except ImportError as error:
-        if error.name is None or not error.name.startswith("libcst"):
-            raise
-        from lt_core.plugins import install_hint
+    from lt_migrate import rewriter  # libcst takes a while, and --help needs it not
 
-        remedy = install_hint("lt-compat[migrate]")
-        raise MigrationError(f"rewriting source needs the package libcst: {remedy}", code="LT165") from None
     return rewriter.rewrite(text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-__all__ = ["ADVICE", "HOOKS", "LEFT_HOOKS", "TRAINER_PARTS", "Left", "new_arguments"]
+__all__ = ["ADVICE", "HOOKS", "LEFT_HOOKS", "Left", "new_arguments"]
 
 Arguments = dict[str, str]
 """Arguments by name, each value as source text."""
@@ -155,19 +155,6 @@ ADVICE = {
     "lightning_utilities": "lt does not install this package of Lightning's: keep it among your requirements",
 }
 """Remedies for other things."""
-
-_LOOP = "the loops are functions: read trainer.max_epochs, current_epoch, global_step, num_training_batches"
-
-TRAINER_PARTS = {
-    **dict.fromkeys(("fit_loop", "validate_loop", "test_loop", "predict_loop", "train_loop"), _LOOP),
-    **dict.fromkeys(("_results", "_logger_connector"), "read trainer.callback_metrics, logged_metrics, loggers"),
-    "_accelerator_connector": "ask the Trainer: strategy, num_devices, num_nodes",
-    "_callback_connector": "read trainer.callbacks",
-    "_checkpoint_connector": "write trainer.save_checkpoint(path), or fit(ckpt_path=...)",
-    "_data_connector": "give loaders to fit, or set reload_dataloaders_every_n_epochs",
-    "_signal_connector": "set trainer.on_signal",
-}
-"""Insides of Lightning's Trainer that lt's has not, and remedies."""
 
 
 def new_arguments(given: Mapping[str, str]) -> tuple[dict[str, Arguments], dict[str, str]]:

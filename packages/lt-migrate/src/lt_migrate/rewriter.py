@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from lt_compat.migrate.old_spellings import ADVICE, HOOKS, LEFT_HOOKS, TRAINER_PARTS, Left, new_arguments
 from lt_compat.names.counterparts import ROOTS, Counterpart, counterpart, module_in_lt, path_below_root, why_gone
-
-__all__ = ["rewrite"]
+from lt_compat.names.trainer_parts import TRAINER_PARTS
+from lt_migrate.old_spellings import ADVICE, HOOKS, LEFT_HOOKS, Left, new_arguments
 
 _COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 _PACKAGE = re.compile(r"(pytorch[-_]lightning|lightning\.pytorch|lightning_fabric)([.\[<>=~!].*)?", re.DOTALL)
