@@ -81,6 +81,7 @@ CALLBACKS = [
         kind=HookError,
     ),
     row("on_train_start = 3", "on_train_start is 3", way_out="expected a method", kind=HookError),
+    row("configure_callbacks = False", "configure_callbacks is False", way_out="expected a method", kind=HookError),
     row("def on_fit_end(self): ...", "on_fit_end()", way_out="lt calls on_fit_end(trainer, pl_module)", kind=HookError),
     row(
         "def on_train_epoch_end(self): ...",

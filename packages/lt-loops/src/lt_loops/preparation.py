@@ -171,7 +171,7 @@ def _warn_of_other_steps(saved: Saved, window: int, size: int | None) -> None:
 
 def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[Callback]:
     """Return the callbacks and the module's own, in the order in which they are called."""
-    brought: Any = module.configure_callbacks()
+    brought: Any = module.configure_callbacks() if callable(module.configure_callbacks) else None
     brought = [] if brought is None else brought
     extra: list[Any] = list(brought) if isinstance(brought, Iterable) else [brought]
     for callback in extra:
