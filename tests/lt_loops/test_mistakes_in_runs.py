@@ -68,6 +68,7 @@ HOOKS = [
         ("def on_after_batch_transfer(self, batch, i): ...", "returned None", "End it with: return batch"),
         ("def transfer_batch_to_device(self, *args): ...", "returned None", "End it with: return batch"),
         ("on_train_start = 3", "on_train_start is 3", "expected a method"),
+        ("configure_callbacks = False", "configure_callbacks is False", "expected a method"),
     ]
 ] + [
     row("def configure_callbacks(self): return 3", "returned 3 (int)", way_out="expected Callback instances", kind=TYPE)
@@ -81,7 +82,6 @@ CALLBACKS = [
         kind=HookError,
     ),
     row("on_train_start = 3", "on_train_start is 3", way_out="expected a method", kind=HookError),
-    row("configure_callbacks = False", "configure_callbacks is False", way_out="expected a method", kind=HookError),
     row("def on_fit_end(self): ...", "on_fit_end()", way_out="lt calls on_fit_end(trainer, pl_module)", kind=HookError),
     row(
         "def on_train_epoch_end(self): ...",
