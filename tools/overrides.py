@@ -370,7 +370,8 @@ def module_class(root: str) -> Any:
 def _loader() -> Any:
     import torch
 
-    return torch.utils.data.DataLoader(torch.arange(32.0).reshape(8, 4) / 32, batch_size=2)
+    samples: Any = torch.arange(32.0).reshape(8, 4) / 32
+    return torch.utils.data.DataLoader(samples, batch_size=2)
 
 
 def data_class(root: str) -> Any:
@@ -447,7 +448,10 @@ def _run_case(root: str, case: Case, seen: Seen, folder: str) -> None:
         made.fit(module, **data())
         made.save_checkpoint(f"{folder}/saved.ckpt")
         for name in ("validate", "test", "predict"):
-            attempt(name, lambda name=name: getattr(made, name)(module, **data()))
+            attempt(name, functools.partial(evaluate, made, name, module))
+
+    def evaluate(made: Any, name: str, module: Any) -> None:
+        getattr(made, name)(module, **data())
 
     def resume() -> None:
         trainer(3).fit(module_kind(), **data(), ckpt_path=f"{folder}/saved.ckpt", weights_only=False)
