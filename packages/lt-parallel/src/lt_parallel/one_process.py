@@ -216,7 +216,7 @@ class OneProcess(Launcher):
 def _place() -> str:
     """Return the place of a call in the script: its file and line, and a number for the lines that led there."""
     frames = list(walk_stack(sys._getframe(1)))
-    own = (f"{Path(f.f_code.co_filename).name}:{n}" for f, n in frames if "lt_" not in f.f_globals["__name__"])
+    own = (f"{Path(f.f_code.co_filename).name}:{n}" for f, n in frames if "lt_" not in f.f_globals.get("__name__", ""))
     return f"{next(own, 'lt')}-{hash(tuple(line for _, line in frames)):x}"
 
 
