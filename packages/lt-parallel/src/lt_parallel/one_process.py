@@ -7,7 +7,7 @@ import pickle
 import signal
 import sys
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from copy import copy
@@ -29,8 +29,6 @@ from lt_core.strategy import SingleDevice, Strategy
 _SIGNALS = "SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"
 _POLL = 0.1
 """Seconds between two looks for an outcome."""
-_KEPT = 8
-"""Outcomes on disk that some rank has not taken; of older ones the file is empty."""
 
 
 class Rank(Protocol):
@@ -106,7 +104,7 @@ class OneProcess(Launcher):
     name = "one_process"
 
     def __init__(self, mine: Rank) -> None:
-        self._mine, self._calls, self._meetings, self._unread = mine, Counter[str](), 0, deque[list[Path]]()
+        self._mine, self._calls, self._meetings = mine, Counter[str](), 0
         self._decisions, self._threads = mine.folder / "decisions", 0
         if mine.rank == 0:
             self._decisions.write_bytes(_pickled(torch.get_num_threads(), SingleDevice.said))
@@ -135,15 +133,20 @@ class OneProcess(Launcher):
             torch.set_num_threads(usual)
 
     def settle(self) -> None:
-        """Count the calls since the ranks last met anew, and warn where another rank has made some of rank 0's."""
+        """Begin to count calls anew, as the ranks have met.
+
+        No rank comes back to a call before that, so what it has not taken by then goes. Where it has made some of rank
+        0's calls a warning says so.
+        """
         for place, count in self._calls.items() if self._mine.rank == 0 else ():
             for rank in range(1, self._mine.world_size):
-                left = sum(self._path(place, number, rank).exists() for number in range(1, count + 1))
-                if 0 < left < count:
+                paths = [self._path(place, number, rank) for number in range(1, count + 1)]
+                left = [path.unlink() for path in paths if path.exists()]
+                if 0 < len(left) < count:
                     warn(
-                        f"Rank {rank} has made {count - left} of the {count} calls on one device that rank 0 has made "
-                        f"in {place.partition('-')[0]}, and may have taken the outcome of another one. Have all ranks "
-                        "make each call of a line, or rank 0 alone: if trainer.is_global_zero.",
+                        f"Rank {rank} has made {count - len(left)} of the {count} calls on one device that rank 0 has "
+                        f"made in {place.partition('-')[0]}, and may have taken the outcome of another one. Have all "
+                        "ranks make each call of a line, or rank 0 alone: if trainer.is_global_zero.",
                         code="LT776",
                     )
         self._calls.clear()
@@ -182,10 +185,6 @@ class OneProcess(Launcher):
         for path in paths:
             os.link(draft, path)
         draft.unlink()
-        self._unread.append(paths)
-        for path in self._unread.popleft() if len(self._unread) > _KEPT else ():
-            if path.exists():
-                path.write_bytes(b"")
         return value
 
     def _follow(self, place: str, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> Any:
@@ -199,11 +198,11 @@ class OneProcess(Launcher):
                     time.sleep(_POLL)
                 try:
                     outcome = torch.load(path, map_location="cpu", weights_only=False)
-                except (FileNotFoundError, EOFError):
+                except FileNotFoundError:
                     return RankError(
                         f"Rank {self._mine.rank} waits for a run of rank 0 on one device ({asked}), and rank 0's "
-                        f"script is over, or {_KEPT} such runs further{'; in this line it made '.join(made)}. All "
-                        "ranks must make the same calls of the Trainer; rank 0 alone may make more.",
+                        f"script is over{'; in this line it made '.join(made)}. All ranks must make the same calls of "
+                        "the Trainer; rank 0 alone may make more.",
                         code="LT769",
                     )
                 path.unlink()
