@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -227,3 +228,33 @@ def test_a_fit_of_20_steps_equals_the_cpu_and_its_checkpoint_goes_on_there(strat
 
 
 FACTS = ("weights", "val", "steps", "saved", "resumed", "grouped")
+
+
+class Seated:
+    """A strategy as a launcher sees it."""
+
+    world_size, environment = 2, Environment(world_size=2)
+
+    def join(self, environment):
+        self.environment = environment
+
+
+def drawn():
+    return torch.rand(3)
+
+
+def test_ranks_of_torch_xla_begin_with_the_script_s_random_numbers(monkeypatch):
+    def launch(function, args, start_method):
+        torch.manual_seed(99)  # a process that nobody has seeded
+        function(0, *args)
+
+    runtime = SimpleNamespace(
+        global_ordinal=lambda: 0, local_ordinal=lambda: 0, world_size=lambda: 2, local_process_count=lambda: 2
+    )
+    monkeypatch.setitem(sys.modules, "torch_xla", SimpleNamespace(launch=launch, runtime=runtime))
+    monkeypatch.setitem(sys.modules, "torch_xla.runtime", runtime)
+    monkeypatch.delenv("PJRT_DEVICE", raising=False)
+    torch.manual_seed(3)
+    result = XlaLauncher().launch(drawn, strategy=Seated())
+    torch.manual_seed(3)
+    assert torch.equal(result, torch.rand(3))

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import Launcher, RunResult
 from lt_core.precision import Precision
 from lt_core.ranks import Ranks
+from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Capabilities, Placement, Strategy
 from lt_strategies.xla.spmd import XLA
 
@@ -48,9 +48,9 @@ class XlaLauncher(Launcher):
         import torch_xla
 
         with tempfile.TemporaryDirectory(prefix="lt-xla-") as folder:
-            payload = pickle.dumps((fn, args, strategy, strategy.world_size))
+            payload = pickle.dumps((fn, args, strategy, capture_generators()))
             torch_xla.launch(_work, args=(payload, folder), start_method="spawn")
-            result: RunResult = torch.load(Path(folder) / "result", map_location="cpu", weights_only=False)
+            result: RunResult = torch.load(f"{folder}/result", map_location="cpu", weights_only=False)
         return result
 
 
@@ -58,9 +58,10 @@ def _work(_index: int, payload: bytes, folder: str) -> None:
     """Be one rank."""
     import torch_xla.runtime as xr
 
-    fn, args, strategy, asked = pickle.loads(payload)
+    fn, args, strategy, generators = pickle.loads(payload)
+    restore_generators(generators)
     ordinal = xr.global_ordinal()
-    check_world(asked, xr.world_size(), ordinal, ordinal)
+    check_world(strategy.world_size, xr.world_size(), ordinal, ordinal)
     environment = Environment(
         rank=ordinal,
         local_rank=xr.local_ordinal(),
@@ -71,7 +72,7 @@ def _work(_index: int, payload: bytes, folder: str) -> None:
     strategy.join(environment)
     result = fn(*args)
     if environment.rank == 0:
-        torch.save(result, Path(folder) / "result")
+        torch.save(result, f"{folder}/result")
 
 
 def check_world(asked: int, found: int, rank: int, ordinal: int) -> None:
