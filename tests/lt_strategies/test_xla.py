@@ -251,7 +251,8 @@ def test_ranks_of_torch_xla_begin_with_the_script_s_random_numbers(monkeypatch):
     runtime = SimpleNamespace(
         global_ordinal=lambda: 0, local_ordinal=lambda: 0, world_size=lambda: 2, local_process_count=lambda: 2
     )
-    monkeypatch.setitem(sys.modules, "torch_xla", SimpleNamespace(launch=launch, runtime=runtime))
+    library = SimpleNamespace(_xla_runtime_is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "torch_xla", SimpleNamespace(launch=launch, runtime=runtime, _XLAC=library))
     monkeypatch.setitem(sys.modules, "torch_xla.runtime", runtime)
     monkeypatch.delenv("PJRT_DEVICE", raising=False)
     torch.manual_seed(3)
