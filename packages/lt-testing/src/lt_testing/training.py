@@ -109,12 +109,13 @@ def surroundings() -> dict[str, Any]:
     """Return everything around a part in this process that it must leave as it was."""
     numpy = sys.modules.get("numpy")
     with isolate_rng():
-        draws = [random.random(), torch.rand(()).item(), 0.0 if numpy is None else numpy.random.rand()]
+        draws = [random.random(), torch.rand(()).item(), numpy and numpy.random.rand()]
     return {
-        "variables": dict(os.environ),
-        "folder": str(Path.cwd()),
+        # torch's profiler sets two for CUPTI
+        "variables": {name: value for name, value in os.environ.items() if "CUPTI" not in name},
+        "folder": Path.cwd(),
         "random numbers": draws,
-        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+        "signals": [*map(signal.getsignal, (signal.SIGINT, signal.SIGTERM))],
         "start method": multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0],
         "modes of torch": [
             torch.get_default_dtype(),
