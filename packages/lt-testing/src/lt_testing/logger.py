@@ -163,9 +163,10 @@ class LoggerKit(Kit):
             assert first.version != second.claim_version()
             assert first.log_dir is None or first.log_dir != second.log_dir
             first.log_metrics({"a": 1.0}, 0)
-            self._log(second, {"step": 0, "b": 2.0})
+            second.log_metrics({"b": 2.0}, 0)
             self._log(first)
             self._check(first, [{"step": 0, "a": 1.0}])
+            second.finalize("success")
 
     def test_one_that_begins_anew_is_as_a_new_one(self, tmp_path: Path) -> None:
         logger = self.make_logger(tmp_path)

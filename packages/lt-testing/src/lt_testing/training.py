@@ -109,7 +109,7 @@ def surroundings() -> dict[str, Any]:
     """Return everything around a part in this process that it must leave as it was."""
     numpy = sys.modules.get("numpy")
     with isolate_rng():
-        draws = [random.random(), torch.rand(()).item(), numpy and numpy.random.rand()]
+        draws = [random.random(), torch.rand(1).tolist(), numpy and numpy.random.rand()]
     return {
         # torch's profiler sets two for CUPTI
         "variables": {name: value for name, value in os.environ.items() if "CUPTI" not in name},
