@@ -16,7 +16,7 @@ class Kit:
         """Refuse to lose a test."""
         super().__init_subclass__(**kwargs)
         for name, test in vars(cls).items():
-            replaces = name.startswith("test_") and any(name in vars(base) for base in cls.__mro__[1:])
+            replaces = name.startswith("test_") and hasattr(super(cls, cls), name)
             marks = getattr(test, "pytestmark", [])
             if replaces and not any(mark.name == "xfail" and mark.kwargs.get("reason") for mark in marks):
                 raise TypeError(f"{cls.__name__}.{name} replaces a test of the kit: mark it xfail(reason=...).")

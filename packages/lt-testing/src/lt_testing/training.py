@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import re
 import signal
 import sys
 from pathlib import Path
@@ -111,8 +112,8 @@ def surroundings() -> dict[str, Any]:
     with isolate_rng():
         draws = [random.random(), torch.rand(1).tolist(), numpy and numpy.random.rand()]
     return {
-        # torch's profiler sets two for CUPTI
-        "variables": {name: value for name, value in os.environ.items() if "CUPTI" not in name},
+        # torch's profiler sets some for CUPTI and TORCHINDUCTOR
+        "variables": {name: value for name, value in os.environ.items() if not re.search("CUPTI|INDUCTOR", name)},
         "folder": Path.cwd(),
         "random numbers": draws,
         "signals": [*map(signal.getsignal, (signal.SIGINT, signal.SIGTERM))],
