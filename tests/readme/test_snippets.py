@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import lt  # noqa: F401  (its finder is not undone with what a page makes importable)
+from lt_core import errors
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = runpy.run_path(str(ROOT / "tools" / "packages.py"))["installed"]()  # an engine's library is not
@@ -40,8 +41,10 @@ def blocks(page):
 
 @pytest.fixture(autouse=True)
 def imports_as_before(monkeypatch):
-    """What a page makes importable (lt_compat.install) is not there for other tests."""
+    """What a page makes importable (lt_compat.install) is not there for other tests, and what it silences is heard."""
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(errors, "_silenced", {*errors._silenced})
+    monkeypatch.delenv("LT_SILENCE", raising=False)
     yield
     for name in [name for name in sys.modules if name.partition(".")[0] in ("lightning", "pytorch_lightning")]:
         del sys.modules[name]
