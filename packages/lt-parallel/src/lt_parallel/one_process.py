@@ -141,7 +141,9 @@ class OneProcess(Launcher):
         for place, count in self._calls.items() if self._mine.rank == 0 else ():
             for rank in range(1, self._mine.world_size):
                 paths = [self._path(place, number, rank) for number in range(1, count + 1)]
-                left = [path.unlink() for path in paths if path.exists()]
+                left = [path for path in paths if path.exists()]
+                for path in left:
+                    path.unlink()
                 if 0 < len(left) < count:
                     warn(
                         f"Rank {rank} has made {count - len(left)} of the {count} calls on one device that rank 0 has "
