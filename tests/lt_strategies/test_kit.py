@@ -14,7 +14,7 @@ from lt_testing import StrategyConformance, xfail
 from lt_testing.strategy.checks import load_checks
 
 BROKEN = """
-import os, pytest, torch
+import os, pytest, time, torch
 from contextlib import nullcontext
 from dataclasses import replace
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
@@ -226,6 +226,16 @@ class Dying(DDP):
     def peek(self, key):
         os._exit(7)
 
+class Killed(DDP):  # one rank is gone in the midst of a check, and the other one hears of it
+    def all_gather(self, tensor):
+        if self.rank == 1:
+            while self.peek("closed") is None:
+                time.sleep(0.1)
+            time.sleep(0.5)  # until rank 0 has left its note
+            os.kill(os.getpid(), 9)
+        self.post("closed", "")
+        raise ConnectionError("closed by peer")
+
 class Kit(StrategyConformance):
     __test__ = False
     world_sizes = (2,)
@@ -288,7 +298,7 @@ def kit_on(folder, kinds):
 def broken(tmp_path_factory):
     return kit_on(
         tmp_path_factory.mktemp("broken"),
-        {"Backwards", "Silent", "Rounded", "TopK", "PowerSGD", "LeavesOut", "Lopsided", "Dying"},
+        {"Backwards", "Silent", "Rounded", "TopK", "PowerSGD", "LeavesOut", "Lopsided", "Dying", "Killed"},
     )
 
 
@@ -324,6 +334,10 @@ def mutants(tmp_path_factory):
         ("Rounded", "clipping_by_norm_returns_the_norm_before", "passed", ""),
         ("Rounded", "clipping_by_norm_scales_all_gradients", "passed", ""),
         ("Rounded", "replicas_that_differ_go_on_as_they_were_when_a_run_resumes", "passed", ""),
+        ("Killed", "all_gather_stacks_in_rank_order", "failure", "rank 0:\nTraceback"),
+        ("Killed", "all_gather_stacks_in_rank_order", "failure", "ended without a word; the launch said: RankError"),
+        ("Killed", "all_gather_stacks_in_rank_order", "failure", "Rank 1 of 2 was killed by SIGKILL"),
+        ("Killed", "a_message_is_seen_by_every_rank", "passed", ""),
         ("Dying", "many_kinds_of_talk_keep_their_order", "passed", ""),
         ("Dying", "a_message_is_seen_by_every_rank", "failure", "not run: the job ended before"),
         ("Dying", "an_exception_on_one_rank_ends_all_ranks_and_comes_out", "failure", "exited with status 7"),

@@ -74,6 +74,7 @@ class Bench:
     """The place of one rank in the kit.
 
     Attributes:
+        made: returns a new strategy that knows nothing yet.
         rank: this rank.
         world_size: ranks in the job.
         folder: a folder that all ranks see, empty at the start of each check.
@@ -89,7 +90,7 @@ class Bench:
         tolerance: float = 1e-6,
     ) -> None:
         """Take the strategy's factory and this rank's place."""
-        self._make, self.environment, self.placement = make, environment, placement
+        self.made, self.environment, self.placement = make, environment, placement
         self.folder, self.tolerance = folder, tolerance
         self.io = CheckpointIO()
         first = self.strategy()
@@ -99,13 +100,9 @@ class Bench:
         """End the check here: it does not apply."""
         raise SkippedError(why)
 
-    def made(self) -> Strategy:
-        """Return a new strategy that knows nothing yet."""
-        return self._make()
-
     def placed(self) -> Strategy:
         """Return a new strategy that knows its place but has not been opened."""
-        strategy = self._make()
+        strategy = self.made()
         strategy.place(self.placement)
         strategy.join(self.environment)
         return strategy

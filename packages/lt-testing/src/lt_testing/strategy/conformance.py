@@ -142,7 +142,7 @@ class StrategyConformance:
             done = len(outcome.results)
             ended = cls._launch(strategy, world_size, run_all, strategy, folder, cls.tolerance, done)
             outcome.error = ended if isinstance(ended, Exception) else outcome.error
-            outcome.results = _read(folder, world_size)
+            outcome.results = _read(folder, world_size, ended) | outcome.results
         outcome.again = cls._launch(strategy, world_size, run_again)
         if world_size > 1:
             cls._launch(strategy, world_size, run_left, folder)  # only the ranks' own notes count
@@ -203,7 +203,7 @@ def _test_of(name: str) -> Callable[..., None]:
         found = outcome.results.get(name)
         if found is None:
             pytest.fail(f"not run: the job ended before, with {outcome.error!r}", pytrace=False)
-        failed = [f"rank {rank}:\n{text}" for rank, (status, text) in enumerate(found) if status == "failed"]
+        failed = [f"rank {rank}:\n{text}" for rank, (status, text) in enumerate(found) if status in ("failed", "")]
         if failed:
             pytest.fail("\n".join(failed), pytrace=False)
         skipped = [text for status, text in found if status == "skipped"]
@@ -214,8 +214,12 @@ def _test_of(name: str) -> Callable[..., None]:
     return test
 
 
-def _read(folder: Path, world_size: int) -> dict[str, list[tuple[str, str]]]:
-    """Return the results of the checks that all ranks finished, or that one of them failed."""
+def _read(folder: Path, world_size: int, ended: object) -> dict[str, list[tuple[str, str]]]:
+    """Return the results of the checks that all ranks finished, or that one of them failed.
+
+    A rank that ended in the midst of one could not say why; ``ended``, the launch's error, often does.
+    """
+    nothing = "", f"ended without a word; the launch said: {ended!r}"
     by_rank = []
     for rank in range(world_size):
         file = folder / f"rank_{rank}.jsonl"
@@ -223,7 +227,7 @@ def _read(folder: Path, world_size: int) -> dict[str, list[tuple[str, str]]]:
         by_rank.append({entry["name"]: (entry["status"], entry["text"]) for entry in entries})
     results: dict[str, list[tuple[str, str]]] = {}
     for name in load_checks():
-        found = [told.get(name, ("", "ended as another one had failed")) for told in by_rank]
+        found = [told.get(name, nothing) for told in by_rank]
         statuses = {status for status, _ in found}
         if "failed" in statuses or "" not in statuses:
             results[name] = found
