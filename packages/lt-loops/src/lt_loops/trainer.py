@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from lt_core import CallbackBase, plugins
+from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
-from lt_core.data import DataSource, Feed
+from lt_core.data import DataSource
 from lt_core.dialect import Policy, dialects, spoken_by
 from lt_core.duration import Duration
-from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced, warn
-from lt_core.files.checkpoint_header import Contents
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced
 from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
-from lt_core.profiler import Profiler, by_action
+from lt_core.profiler import Profiler
 from lt_core.step import Step
 from lt_core.strategy import Strategy
-from lt_core.terminal import say
 from lt_loops import former_names
+from lt_loops.actions import TrainerActions
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.spellings import AsksDialects, in_todays_names, missing
 from lt_loops.arguments.table import ARGUMENTS, Plugin, Settings, with_environment
@@ -35,24 +33,20 @@ from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
 from lt_loops.fit import run_fit
 from lt_loops.fit_result import FitResult
 from lt_loops.report.results import format_results
-from lt_loops.run.checkpoint import capture
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
-from lt_loops.run.saves import SaveRequest
 from lt_loops.run.signals import end_script, exits_process
 from lt_loops.run.stopping import Stopping
 from lt_loops.run.take_over import take_over
-from lt_loops.setup.hooks import before_run, call_event
+from lt_loops.setup.hooks import before_run
 from lt_loops.setup.loaders import Loaders, module_of
 from lt_loops.setup.mistakes import check_attribute
 from lt_loops.setup.resolve import look_up, resolve
-from lt_loops.trial import Trial, run_trial
-from lt_loops.view import TrainerView
 
 __all__ = ["Trainer"]
 
 
-class Trainer(TrainerView, metaclass=AsksDialects):
+class Trainer(TrainerActions, metaclass=AsksDialects):
     """Trains, validates, tests and predicts with a ``LightningModule``.
 
     Arguments are Lightning's 2.x, by keyword; all mistakes of one call are reported together. The environment's
@@ -439,215 +433,3 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if text and text != self._hinted:
             self._hinted = text
             self.print(text)
-
-    def speed_report(self) -> str:
-        """Return where the time of the last run went, as the profiler measured it.
-
-        With ``Trainer(profiler="speed")``: shares of the time, the lines that wait for the device, and the settings
-        that would help most. The end of a run prints it too.
-
-        Raises:
-            ConfigError: without a profiler, as nothing is measured then.
-        """
-        if self.active_profiler is None:
-            raise ConfigError(
-                'speed_report() needs what a profiler measured, and this Trainer has none: Trainer(profiler="speed").',
-                code="LT802",
-            )
-        return self.active_profiler.summary()
-
-    # ---- in a run ----------------------------------------------------------------------------------------------------
-
-    def mark_dirty(self) -> None:
-        if self._run is not None:
-            self._run.training.mark_dirty()
-
-    def save_checkpoint(
-        self,
-        filepath: str | PathLike[str],
-        weights_only: bool = False,
-        storage_options: Any = None,
-        *,
-        trainable_only: bool = False,
-        exclude: str | Iterable[str] = (),
-        mark: str = "",
-    ) -> None:
-        """Write a checkpoint of this moment; call it on every rank.
-
-        A resume from it is exact where it is called between two batches, as in ``on_train_batch_end``; in the middle of
-        one, that batch is done again.
-
-        After a run in processes that ended with it (a notebook's, ``ddp_spawn``) it gets weights and hyperparameters.
-
-        Args:
-            filepath: the file; one that ends in ``.safetensors`` gets weights and hyperparameters, in that format.
-            weights_only: only weights and hyperparameters.
-            storage_options: for the CheckpointIO; ours takes them for URLs, as the arguments of fsspec's file system.
-            trainable_only: leave out the parameters that do not require gradients; a load names them, and compares
-                the module's own values with the values of this run.
-            exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
-            mark: goes into the file's header, as in :meth:`request_save`.
-
-        Raises:
-            ConfigError: for a pattern that fits no weight.
-            ConfigTypeError: before the first run.
-            CheckpointError: when the file cannot be written.
-        """
-        if self._run is None:
-            raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
-        run = self._run if self._run.is_live else self._fitted or self._run
-        path = os.fspath(filepath)
-        contents = Contents.of(weights_only or path.endswith(".safetensors"), trainable_only, exclude)
-        if not contents.weights_only and run.strategy.world_size > 1 and not run.strategy.environment.processes_exist:
-            warn(
-                f"{path} gets weights and hyperparameters, from which no fit resumes: the ranks that trained ended "
-                "with their optimizers. ModelCheckpoint, and save_checkpoint in a hook, write everything.",
-                code="LT617",
-            )
-            contents = contents._replace(weights_only=True)
-        to_loggers = run.log.each if run.is_live else None
-        failed = run.saves.save_now(path, contents, partial(capture, run), storage_options, to_loggers, mark)
-        if failed is not None and run.status == "running":  # where it ends by an exception, the file counts more
-            raise failed
-
-    def request_save(
-        self,
-        path: str | PathLike[str],
-        *,
-        weights_only: bool = False,
-        owner: CallbackBase | None = None,
-        trainable_only: bool = False,
-        exclude: str | Iterable[str] = (),
-        mark: str = "",
-        write: Callable[[str], object] | None = None,
-    ) -> None:
-        """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved.
-
-        The ``owner``'s ``on_saved(path)`` is called when it is; ``mark`` goes into the file's header; ``write(path)``
-        is called on all ranks in place of the loop's own writing. The other arguments are those of
-        :meth:`save_checkpoint`.
-
-        Raises:
-            ConfigTypeError: outside of ``fit``.
-        """
-        if self._run is None or self._run.stage != "fit" or self._run.status != "running":
-            raise ConfigTypeError(
-                "request_save() works inside fit only: call it in a hook. Elsewhere trainer.save_checkpoint(path) "
-                "writes a checkpoint.",
-                code="LT131",
-            )
-        name = os.fspath(path)
-        contents = Contents.of(weights_only or name.endswith(".safetensors"), trainable_only, exclude)
-        self._run.saves.request(SaveRequest(name, contents, owner, mark, write))
-
-    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
-        self.strategy.remove_checkpoint(self.checkpoint_io, path)
-
-    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        if self._run is not None:
-            self._run.log.send(metrics, step)
-
-    def log_media(self, name: str, value: Any, step: int | None = None) -> None:
-        """Send an image, figure, histogram, text, table, audio or video to the loggers.
-
-        Where no logger can show it, it becomes a file below ``log_dir/media``; the first time says so.
-
-        Args:
-            name: of the entry; ``/`` makes groups.
-            value: anything that :func:`lt_loggers.media.as_media` knows, or a library's own object.
-            step: x axis; default: the last optimizer step.
-        """
-        if self._run is None or not self.is_global_zero:
-            return
-        at = max(self.global_step - 1, 0) if step is None else step
-        if not self._run.log.show(name, value, at):
-            self._run.log.keep(name, value, at, os.path.join(self.log_dir or ".", "media"))  # noqa: PTH118
-
-    def trial(self, max_steps: int, **overrides: Any) -> Trial:
-        """Train for a few steps on a snapshot that is restored exactly, for finders; in an evaluation: evaluate.
-
-        Args:
-            max_steps: optimizer steps, or batches of each loader of the evaluation.
-            overrides: ``callbacks=[...]`` and limits of the Trainer, for the trial only; ``new_loaders=False`` reads
-                the fit's own loaders, which are otherwise asked for anew.
-        """
-        return run_trial(self._run, max_steps, overrides)
-
-    def train_feed(self) -> Feed:
-        """Return a feed that reads the training loaders anew, as training does; inside ``fit``. Close it after use.
-
-        Raises:
-            ConfigTypeError: outside of ``fit``.
-        """
-        if self._run is None or self._run.stage != "fit":
-            raise ConfigTypeError("trainer.train_feed() works inside fit only: call it in a hook.", code="LT131")
-        return self._run.feeds.train()
-
-    def explain(
-        self,
-        model: Any = None,
-        train_dataloaders: Any = None,
-        *,
-        devices: int | None = None,
-        num_nodes: int | None = None,
-        accelerator: str | None = None,
-        strategy: str | Strategy | None = None,
-    ) -> str:
-        """Print and return what a fit would do: nodes, ranks, devices, memory, shards, steps, and what happens when.
-
-        Nothing is launched, and the hardware need not be here.
-
-        Args:
-            model: a module whose memory is counted, and whose ``train_dataloader`` may be asked for batches.
-            train_dataloaders: loaders to count, or a datamodule, whose first samples show what a step keeps; default:
-                the model's, or those of the last run.
-            devices: devices on each node, in place of the Trainer's.
-            num_nodes: nodes, in place of the Trainer's.
-            accelerator: kind of device, in place of the Trainer's: ``"cuda"`` where no GPU is.
-            strategy: in place of the Trainer's.
-        """
-        loaders = train_dataloaders
-        if isinstance(source := model if loaders is None else loaders, DataSource):
-            loaders = Loaders(source).get("train")  # type: ignore[arg-type]
-        if loaders is None:
-            loaders = self.train_dataloader
-        explain = plugins.load("defaults", "explain")
-        text: str = explain(self, model, loaders, devices, num_nodes, accelerator, strategy)
-        self.print(text)
-        return text
-
-    def reload_train_loader(self) -> None:
-        if self._run is None:
-            return
-        if self._run.stage == "fit":
-            self._run.data.outdated = True
-        else:
-            self._run.evaluation.reload(self._run.stage)
-
-    def call(self, event: str, *args: Any, **kwargs: Any) -> None:
-        """Call an event of your own, on this rank: the method of this name of each callback and of the module.
-
-        Those that have none are passed over. Callbacks get ``(trainer, pl_module, *args)``, the module ``(*args)``, in
-        the order of hooks; ``self.log`` works as where this is called.
-
-        Raises:
-            ConfigError: for a hook, which the loop calls.
-        """
-        call_event(self, event, *args, **kwargs)
-
-    def print(self, *args: Any, **kwargs: Any) -> None:
-        if self.is_global_zero:
-            say(*args, **kwargs)
-
-    def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[Any]:
-        stack = ExitStack()
-        stack.enter_context(self.strategy.init_context())
-        stack.enter_context(self.precision_plugin.init_context())
-        return stack
-
-    # ---- for the loops -----------------------------------------------------------------------------------------------
-
-    @property
-    def active_profiler(self) -> Profiler | None:
-        """The profiler if the user asked for one."""
-        return None if self._settings.profiler is None else by_action(self.profiler)

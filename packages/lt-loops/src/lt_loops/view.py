@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
@@ -14,8 +13,6 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, each_loader
 from lt_core.duration import Duration, Unit
-from lt_core.errors import ConfigError, ConfigTypeError, nearest_name
-from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
@@ -26,7 +23,6 @@ from lt_loops.arguments.table import Settings
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.feeds import eval_limits
 from lt_loops.run.frame import Run
-from lt_loops.run.log import AXES
 from lt_loops.setup.resolve import Parts
 from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.state.position import Position
@@ -42,7 +38,6 @@ class TrainerView(Collectives, TrainerAPI):
     _parts: Parts
     _limits: Limits
     _run: Run | None = None
-    _log_axis = "step"
 
     max_epochs = Limit()
     min_epochs = Limit()
@@ -86,30 +81,6 @@ class TrainerView(Collectives, TrainerAPI):
         return self._parts.callbacks
 
     @property
-    def loggers(self) -> list[Logger]:
-        """All loggers; others, or None, can be set between runs."""
-        return self._parts.loggers
-
-    @loggers.setter
-    def loggers(self, loggers: list[Logger] | None) -> None:
-        loggers = loggers or []
-        wrong = next((logger for logger in loggers if not isinstance(logger, Logger)), None)
-        if wrong is not None:
-            raise ConfigTypeError(f"trainer.loggers: expected loggers, got {wrong!r}.", code="LT148")
-        if self.stage is not None:
-            raise ConfigError("trainer.logger: loggers can be changed between runs, and one is going on.", code="LT148")
-        self._parts.loggers[:] = loggers
-
-    @property
-    def logger(self) -> Logger | None:
-        """The first logger, or None; another one can be set between runs, in place of all."""
-        return self.loggers[0] if self.loggers else None
-
-    @logger.setter
-    def logger(self, logger: Logger | Literal[False] | None) -> None:
-        self.loggers = [] if logger is None or logger is False else [logger]
-
-    @property
     def strategy(self) -> Strategy:
         return self._parts.strategy
 
@@ -147,29 +118,6 @@ class TrainerView(Collectives, TrainerAPI):
     @property
     def recorder(self) -> RunRecorder:
         return RunRecorder() if self._run is None else self._run.recorder
-
-    @property
-    def optimizers(self) -> list[Optimizer]:
-        return [] if self._run is None else self._run.training.optimizers
-
-    @optimizers.setter
-    def optimizers(self, optimizers: list[Optimizer]) -> None:
-        run = self._run
-        if run is None or not run.is_live or run.stage != "fit":
-            raise ConfigError(
-                "trainer.optimizers: it is configure_optimizers that says them; others can be set in a hook of fit, "
-                "and no fit runs.",
-                code="LT148",
-            )
-        wanted, made = list(optimizers), len(run.training.optimizers)
-        if len(wanted) != made or not all(hasattr(o, "param_groups") for o in wanted):
-            raise ConfigTypeError(
-                f"trainer.optimizers: expected {made} optimizers, as configure_optimizers returned, got "
-                f"{optimizers!r}.",
-                code="LT148",
-            )
-        run.training.optimizers[:] = wanted
-        run.training.mark_dirty()
 
     @property
     def lr_scheduler_configs(self) -> list[SchedulerConfig]:
@@ -508,57 +456,6 @@ class TrainerView(Collectives, TrainerAPI):
     @property
     def progress_bar_metrics(self) -> dict[str, float]:
         return self.recorder.progress_bar_metrics()
-
-    # ---- set by hooks ------------------------------------------------------------------------------------------------
-
-    @property
-    def should_stop(self) -> bool:
-        """Set it to True to end training at the next boundary, once ``min_epochs`` and ``min_steps`` are reached.
-
-        A fit begins with False.
-        """
-        return self._run is not None and self._run.stopping.requested
-
-    @should_stop.setter
-    def should_stop(self, value: bool) -> None:
-        if self._run is not None:
-            self._run.stopping.request(bool(value))
-
-    def stop(self, reason: str) -> None:
-        """Set :attr:`should_stop` and say why, for :attr:`stop_reason` and the result of ``fit``; call it on all ranks.
-
-        Args:
-            reason: a short text; the first one counts.
-        """
-        if self._run is not None:
-            self._run.stopping.request(True, reason)
-
-    @property
-    def log_axis(self) -> str:
-        """The x axis of logged values: ``"step"`` (optimizer steps), ``"epoch"``, ``"samples"``, ``"tokens"``, or a
-        logged name.
-
-        A row that holds a key ``step`` (``self.log("step", ...)``) has its own place whatever this says.
-        """
-        return self._log_axis
-
-    @log_axis.setter
-    def log_axis(self, name: str) -> None:
-        if not isinstance(name, str) or not name:
-            raise ConfigTypeError(
-                f"trainer.log_axis={name!r}: expected 'step', 'epoch', 'samples', 'tokens', or the name of something "
-                "logged.",
-                code="LT146",
-            )
-        near = nearest_name(name, AXES) or name
-        # a metric may be called "token" or "my_step"
-        if near not in name and name not in near and len({*near} ^ {*name.lower()}) <= 1:
-            raise ConfigError(
-                f"trainer.log_axis={name!r}: expected {', '.join(map(repr, AXES))}, or the name of something logged. "
-                f"Did you mean {near!r}? If {name!r} is a metric of yours, log it by another name.",
-                code="LT526",
-            )
-        self._log_axis = name
 
     def _lt_ranks(self) -> Strategy | None:
         return None if self.world_size == 1 else self.strategy

@@ -15,7 +15,6 @@ from lt_core.data import Feed
 from lt_core.dialect import Policy
 from lt_core.errors import LogError, warn
 from lt_core.logging.recorder import Given, Recorder
-from lt_core.ranks import Ranks
 from lt_core.states import Stage
 from lt_loops.logging.calls import DROPPED, Deferred, Size, check_name, counts
 from lt_loops.logging.metric_state import (
@@ -76,10 +75,6 @@ class RunRecorder(Recorder):
         self.take_published({})
 
     # ---- called by the loops -----------------------------------------------------------------------------------------
-
-    def join(self, ranks: Ranks) -> None:
-        """Record for this rank of ``ranks``."""
-        self.rank, self.gather = ranks.rank, ranks.gather_objects if ranks.world_size > 1 else None
 
     def enter(self, phase: str, loader_idx: int | None = None, feed: Feed | None = None) -> None:
         """Say which hooks run next; ``loader_idx`` where there are several loaders, ``feed`` in hooks of batches."""
@@ -191,9 +186,8 @@ class RunRecorder(Recorder):
         if self.gather is not None:
             self._close_together(group, self.gather)
         slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.published]
-        shown = {
-            name: slot for slot in self._of(group) if slot.published for name in {slot.epoch_name, slot.plain_name}
-        }
+        known = [slot for slot in self._of(group) if slot.published]
+        shown = {name: slot for slot in known for name in {slot.epoch_name, slot.plain_name}}
         logged = {}
         for slot in slots:
             for name in {slot.epoch_name, slot.plain_name}:

@@ -148,7 +148,8 @@ class Run:
         """Begin in this process: users read of this run from here on; ``profiler`` measures its hooks and loggers."""
         self.begun = True
         self.set_current_run(self)
-        self.recorder.join(self.strategy)
+        ranks, self.recorder.rank = self.strategy, self.strategy.rank
+        self.recorder.gather = ranks.gather_objects if ranks.world_size > 1 else None
         if self.job.compile_options is not None and (kind := plugins.find("defaults", "compile_report")) is not None:
             self.compile_report = kind()
         self.hooks = HookCalls(self.trainer, self.job.given, self.callbacks, self.job.policy, profiler)
