@@ -1,6 +1,8 @@
 """What a user is told of a mistake: the file, the line, the key, what was expected and what was probably meant."""
 
 import json
+import sys
+import types
 
 import pytest
 
@@ -230,7 +232,12 @@ def test_keys_in_files_that_files_name_have_places(write, users):
     assert ConfigPlaces(["--config=a.yaml"]).find("model", "lr").where == "parts/net.yaml:3"
 
 
-def test_a_file_in_a_folder_is_named_with_it(users, write, capsys):
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_file_in_a_folder_is_named_with_it(users, write, capsys, monkeypatch, installed):
+    for name in ("lightning", "lightning.pytorch", "lightning.pytorch.callbacks"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name) if installed else None)
+    if installed:
+        sys.modules["lightning.pytorch.callbacks"].Timer = type("Timer", (), {})
     write("runs/old.yaml", "trainer:\n  callbacks:\n  - class_path: lightning.pytorch.callbacks.Timer\n")
     with pytest.raises(SystemExit):
         LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=runs/old.yaml", NET])

@@ -209,7 +209,7 @@ def _unsuitable(action: argparse.Action, written: Written) -> str:
         return f"{written.at}expected one of {list(action.choices)}, received {written.class_path!r}.{near} [LT152]"
     received = written.class_path or repr(written.data)
     received = received if len(received) < 200 else f"{received[:200]}..."
-    hint = ""
+    hint = _of_lightning(written.class_path)
     if (classes := _classes(action)) and received.isidentifier() and received[0].isupper():
         hint = did_you_mean(received, {each.__name__ for kind in classes for each in subclasses(kind)} - {received})
         hint = hint or f" A class is named with its module: my_package.{received}."
@@ -225,12 +225,17 @@ def _no_class(class_path: str, error: Exception) -> str:
         members = [member for member in here if member[0].isupper()]
         return f"there is no class {name!r} in {module}.{did_you_mean(name, members)} [LT154]"
     detail = str(error).strip().partition("\n")[0]
-    lightning = class_path.startswith(("pytorch_lightning.", "lightning.pytorch."))
-    hint = f" {class_path} is a class of Lightning's: `lt migrate` writes lt's in its place." if lightning else ""
     return (
         f"there is no class {class_path!r}: {detail}.{_near_module(module)} Modules are looked for in the working "
-        f"directory, on PYTHONPATH and among the installed packages.{hint} [LT154]"
+        f"directory, on PYTHONPATH and among the installed packages.{_of_lightning(class_path)} [LT154]"
     )
+
+
+def _of_lightning(class_path: str) -> str:
+    """Return a remedy for a class of Lightning's, installed or not."""
+    if not class_path.startswith(("pytorch_lightning.", "lightning.pytorch.")):
+        return ""
+    return f" {class_path} is a class of Lightning's: `lt migrate` writes lt's in its place."
 
 
 def _near_module(module: str) -> str:
