@@ -134,13 +134,16 @@ BEGIN, END = "<!-- packages: begin -->\n", "<!-- packages: end -->\n"
 
 def readme(text: str) -> str:
     """Return README.md."""
-    rows = ["| install | import | what it brings | needs |", "| --- | --- | --- | --- |"]
-    rows += [f"| `{p.name}` | `{p.module}` | {p.brings} | {', '.join(p.needs)} |" for p in packages()]
+    rows = ["| install | what it brings | needs |", "| --- | --- | --- |"]
+    rows += [f"| `{p.name}` | {p.brings} | {', '.join(p.needs)} |" for p in packages()]
     return _inserted(text, BEGIN, END, rows)
 
 
 def index(text: str) -> str:
-    """Return docs/index.md."""
+    """Return docs/index.md, with README's example."""
+    example = re.search(r"^```python\n.*?^```$", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert example is not None
+    text = _inserted(text, "<!-- example: begin -->\n", "<!-- example: end -->\n", example[0].splitlines())
     rows = ["| package | what it brings |", "| --- | --- |"]
     rows += [f"| [{package.name}](packages/{package.name}.md) | {package.brings} |" for package in packages()]
     return _inserted(text, BEGIN, END, rows)
