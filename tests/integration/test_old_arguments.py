@@ -251,7 +251,7 @@ def test_a_loader_by_a_name_that_never_was_names_the_near_one():
 
 
 def test_an_attribute_that_is_gone_says_what_stands_for_it():
-    with pytest.raises(AttributeError, match=r"Trainer.tune is not there: write Tuner\(trainer\)"):
+    with pytest.raises(AttributeError, match=r"no attribute 'tune'\. Write Tuner\(trainer\)"):
         _ = trainer().tune
     with pytest.raises(AttributeError, match="has no attribute 'maxepochs'"):
         _ = trainer().maxepochs

@@ -40,7 +40,7 @@ TYPE = ConfigTypeError
 ARGUMENTS = [
     row("Trainer(max_epoch=5)", "max_epoch=5", way_out="Did you mean 'max_epochs'?", kind=TYPE),
     row("Trainer(gpu=1)", "gpu=1", way_out="Write accelerator='gpu', devices=1", kind=TYPE),
-    row("Trainer(epochs=3)", "epochs=3", way_out="Did you mean 'max_epochs'", kind=TYPE),
+    row("Trainer(epochs=3)", "epochs=3", way_out="Write max_epochs=3", kind=TYPE),
     row("Trainer(lr=0.1)", "lr=0.1", way_out="the optimizer that configure_optimizers returns", kind=TYPE),
     row("Trainer(colour='red')", "colour='red'", way_out="Expected: accelerator, strategy", kind=TYPE),
     row("Trainer(max_epochs='5')", "max_epochs='5'", "a str", way_out="Write max_epochs=5, without quotes", kind=TYPE),
@@ -184,7 +184,7 @@ ARGUMENTS = [
     row("Trainer(strategy='')", "strategy=''", way_out="Leave strategy out for its default"),
     row("Trainer(precision=8)", "precision=8", way_out="Write precision='32-true'"),
     row("Trainer(precision=16.0)", "precision=16.0", "a float", way_out="Write precision='32-true'", kind=TYPE),
-    row("Trainer(precision='half')", "'16-mixed'", "'16-true'", way_out="Write either."),
+    row("Trainer(precision='half')", "'16-mixed'", "'16-true'", way_out="Write '16-mixed'"),
     row("Trainer(precision=torch.int8)", "precision=torch.int8", way_out="'bf16-mixed'"),
     row("Trainer(precision=Precision)", "precision=Precision", way_out="Write precision=Precision(...)", kind=TYPE),
     row("Trainer(precision={'eval': True})", "precision['eval']=True", "a bool", way_out="'bf16-true'", kind=TYPE),

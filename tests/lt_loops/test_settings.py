@@ -136,7 +136,7 @@ def test_a_conflict_with_a_wrong_argument_is_not_told_twice():
 
 def test_an_unknown_argument_names_the_near_one():
     with pytest.raises(
-        ConfigTypeError, match=r"max_epoch=3 is no argument of the Trainer\. Did you mean 'max_epochs'\?"
+        ConfigTypeError, match=r"max_epoch=3 is no argument of Trainer\(\)\. Did you mean 'max_epochs'\?"
     ):
         Settings.checked({"max_epoch": 3})
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from lt_core.errors import ConfigTypeError, did_you_mean, warn
+from lt_core.errors import ConfigTypeError, counterpart, did_you_mean, warn
 
 __all__ = ["by_place", "checks_arguments", "matched"]
 
@@ -78,7 +78,11 @@ def _unknown(owner: type, name: str, value: object) -> ConfigTypeError:
     inits = [vars(kind)["__init__"] for kind in owner.__mro__[:-1] if "__init__" in vars(kind)]
     named = [parameter for init in inits for parameter in [*inspect.signature(init).parameters.values()][1:]]
     known = dict.fromkeys(p.name for p in named if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
-    hint = did_you_mean(name, known) or f" Expected: {', '.join(known) or 'none'}."
+    hint = (
+        counterpart(f"{owner.__name__}()", name, f"{value!r:.60}")
+        or did_you_mean(name, known)
+        or f" Expected: {', '.join(known) or 'none'}."
+    )
     return ConfigTypeError(
         f"{owner.__name__}({name}={value!r:.60}): there is no argument {name!r}.{hint}", code="LT367"
     )

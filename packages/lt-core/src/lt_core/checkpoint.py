@@ -108,8 +108,9 @@ class CheckpointIO(Interface):
         Raises:
             CheckpointError: for a file that is missing, empty, damaged, foreign or hostile: path, reason, way out.
         """
-        trusted = trusted or weights_only is False
-        return _default().load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
+        return _default().load_checkpoint(
+            path, map_location, trusted=trusted or weights_only is False, mmap=mmap, verify=verify
+        )
 
     def remove_checkpoint(self, path: StrPath) -> None:
         """Delete the checkpoint at ``path``, if it is there.
@@ -222,8 +223,7 @@ class OneFile(CheckpointIO):
         mmap: bool = False,
         verify: bool = True,
     ) -> dict[str, Any]:
-        trusted = trusted or weights_only is False
-        if trusted:
+        if trusted := trusted or weights_only is False:
             warn(f"trusted=True: {path} may run any code while it is read. Only for files of your own.", code="LT655")
         file = _found(path) if isinstance(path, (str, PathLike)) else path
         with _reading_errors(path):

@@ -285,8 +285,7 @@ def make_feed(
         ConfigError: for more than one shard without lt-data.
         DataError: for a loader that cannot be read so.
     """
-    factory = plugins.find("data", "feed")
-    if factory is not None:
+    if factory := plugins.find("data", "feed"):
         options = {"gather": gather, "stand_ins": stand_ins, "by_seed": by_seed}  # a feed of 0.1 knows none of them
         more = {name: value for name, value in options.items() if value}
         feed: Feed = factory(loader, stage=stage, shard=shard, seed=seed, transfer=transfer, **more)

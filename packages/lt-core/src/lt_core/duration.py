@@ -262,8 +262,7 @@ def expected_of(units: Sequence[str]) -> str:
 
 
 def _read(text: str, units: Sequence[str], shown: str) -> Duration:
-    clock = _CLOCK.fullmatch(text.strip())
-    if clock is not None:
+    if clock := _CLOCK.fullmatch(text.strip()):
         days, hours, minutes, seconds = map(int, clock.groups())
         return Duration(timedelta(days, seconds, minutes=minutes, hours=hours).total_seconds(), "seconds")
     if not re.fullmatch(f"(?:{_PART})+", text.lower()):

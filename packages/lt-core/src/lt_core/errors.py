@@ -29,6 +29,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from configparser import RawConfigParser
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -52,6 +53,7 @@ __all__ = [
     "PluginError",
     "RankError",
     "UsageError",
+    "counterpart",
     "did_you_mean",
     "nearest_name",
     "from_signal_handler",
@@ -267,6 +269,21 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the choice nearest to ``name``, or an empty string."""
     near = nearest_name(name, choices)
     return "" if near is None else f" Did you mean {near!r}?"
+
+
+@lru_cache(1024)  # hasattr asks for the same names again
+def counterpart(owner: str, name: str, value: str = "...") -> str:
+    """Return what stands here for a name of another trainer, such as ``" Write max_epochs=3."``, or an empty string.
+
+    Args:
+        owner: section of ``guesses.ini``: where the name was written.
+        name: as the user wrote it.
+        value: the argument's value, as the message shows it.
+    """
+    table = RawConfigParser(delimiters="=")
+    table.read(Path(__file__).with_name("guesses.ini"), "utf-8")
+    meant = table.get(owner, name, fallback="")
+    return meant and " " + meant.format(value)
 
 
 def near_files(path: Path) -> str:

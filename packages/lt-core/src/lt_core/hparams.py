@@ -204,8 +204,7 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
         owner: whose hook it was; warned of once.
     """
     warned: set[str] = owner.__dict__.setdefault("_warned_by_name", set())
-    new = [name for name in _make_plain(checkpoint, owner) if name not in warned]
-    if new:
+    if new := [name for name in _make_plain(checkpoint, owner) if name not in warned]:
         warned.update(new)
         kind = type(owner).__qualname__
         warn(
@@ -271,8 +270,7 @@ def _init_arguments(owner: object, frame: FrameType) -> dict[str, Any] | None:
 def _chosen(owner: object, args: Sequence[Any], given: dict[str, Any] | None) -> tuple[Mapping[str, Any], str | None]:
     """Return the values to keep, and the name of the argument that takes them (``"kwargs"``: each by its own name)."""
     kind = type(owner).__qualname__
-    objects = [arg for arg in args if not isinstance(arg, str)]
-    if objects:
+    if objects := [arg for arg in args if not isinstance(arg, str)]:
         holder, found = objects[0], opened(objects[0])
         if len(args) > 1 or not isinstance(found, Mapping):
             raise ConfigTypeError(
@@ -317,8 +315,7 @@ def _warn_of_names_only(owner: HyperparametersMixin, kept: Mapping[str, Any], ar
     lost = [name for name, value in kept.items() if not comes_back(value, hints.get(name))]
     parameters = inspect.signature(type(owner).__init__).parameters if lost else {}
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    names = [n for n in lost if (parameters[n].default is not kept[n] if n in parameters else takes_all)]
-    if names:
+    if names := [n for n in lost if (parameters[n].default is not kept[n] if n in parameters else takes_all)]:
         again = ", ".join(f"{name}=..." for name in names) if argument == "kwargs" else f"{argument or 'it'}=..."
         warn(
             f"{kind}.save_hyperparameters(): {', '.join(map(repr, names))} cannot be saved as plain data, so "

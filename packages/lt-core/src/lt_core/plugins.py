@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lt_core.errors import PluginError, did_you_mean
+from lt_core.errors import PluginError, counterpart, did_you_mean
 
 __all__ = [
     "BROUGHT_BY",
@@ -318,18 +318,12 @@ def _import(group: str, entry: EntryPoint) -> Any:
 def _unknown(group: str, name: str) -> str:
     kind, known = kind_of(group), BROUGHT_BY.get(group, {})
     installed = [found for found in names(group) if not found.startswith(("parameter.", "setting."))]
-    package = known.get(name)
-    if package is not None:
+    if package := known.get(name):
         return f"{kind} {name!r} comes with {package.partition('[')[0]}: {install_hint(package)}"
-    if group == "strategies" and name.startswith("deepspeed"):
-        return (
-            f"{kind} {name!r}: lt has none of DeepSpeed. strategy='fsdp' shards parameters, gradients and optimizer "
-            "states as ZeRO stage 3 does, FSDP(sharding_strategy='SHARD_GRAD_OP') as stage 2, FSDP(cpu_offload=True) "
-            "with the CPU's memory; see docs/how-to/large-models.md."
-        )
+    if meant := counterpart(group, name):
+        return f"Unknown {kind} {name!r}.{meant}"
     have = ", ".join(map(repr, installed)) or "none"
-    hint = did_you_mean(name, [*installed, *known])
     return (
-        f"Unknown {kind} {name!r}. Installed: {have}.{hint} A package can provide one by an entry point in "
-        f"'lt.{group}'."
+        f"Unknown {kind} {name!r}. Installed: {have}.{did_you_mean(name, [*installed, *known])} A package can provide "
+        f"one by an entry point in 'lt.{group}'."
     )

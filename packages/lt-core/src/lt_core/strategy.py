@@ -19,7 +19,7 @@ from lt_core.accelerator import Accelerator, open_device
 from lt_core.batch import move_to_device
 from lt_core.checkpoint import CheckpointIO, SupportsShards, is_remote, need_shards, shards_of
 from lt_core.environment import Environment
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, counterpart
 from lt_core.interface import Interface
 from lt_core.launcher import Launcher, RunResult
 from lt_core.precision import Precision
@@ -109,23 +109,6 @@ class Shard(NamedTuple):
     count: int = 1  # type: ignore[assignment]
 
 
-_TRAINERS = {
-    "accelerator": "trainer.accelerator",
-    "checkpoint_io": "trainer.checkpoint_io",
-    "cluster_environment": "trainer.strategy.environment",
-    "distributed_sampler_kwargs": "trainer.distributed_sampler_kwargs",
-    "is_distributed": "trainer.world_size",
-    "lightning_module": "trainer.lightning_module",
-    "lr_schedulers": "trainer.lr_scheduler_configs",
-    "model": "trainer.model",
-    "num_processes": "trainer.num_devices",
-    "optimizers": "trainer.optimizers",
-    "parallel_devices": "trainer.device_ids",
-    "precision_plugin": "trainer.precision_plugin",
-}
-"""Attributes of strategies in the 2.x API that ours lack, and where the Trainer has them."""
-
-
 class _Names(Ranks):
     """Names of the 2.x API that users' modules read on ``trainer.strategy``; no strategy defines them."""
 
@@ -162,8 +145,11 @@ class _Names(Ranks):
 
         def __getattr__(self, name: str) -> Any:
             """Raise an AttributeError that names the Trainer's attribute for one of the 2.x API."""
-            hint = f": read {_TRAINERS[name]}" if name in _TRAINERS else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}.{counterpart('Strategy', name)}",
+                name=name,
+                obj=self,
+            )
 
 
 class Strategy(_Names, Interface):
@@ -413,8 +399,8 @@ class Strategy(_Names, Interface):
             (self._shards(io, path) or io).remove_checkpoint(path)
 
     def _shards(self, io: CheckpointIO, path: str | PathLike[str]) -> SupportsShards | None:
-        folder = not is_remote(path) and Path(path).is_dir()
-        return shards_of(io) if folder or self.capabilities.sharded_parameters else None
+        sharded = self.capabilities.sharded_parameters or (not is_remote(path) and Path(path).is_dir())
+        return shards_of(io) if sharded else None
 
 
 class SupportsMesh(Protocol):

@@ -99,28 +99,6 @@ OUTPUTS: Mapping[str, str] = {
 }
 """Keys in the result of a step."""
 
-ATTRIBUTES: Mapping[str, str] = {
-    "data_parallel": "strategy='dp' is gone: take strategy='ddp'",
-    "enable_autolog_hparams": "hyperparameters go to the loggers as the module says: save_hyperparameters(logger=...)",
-    "fit_loop": "its limits and counts are the Trainer's: trainer.max_epochs, max_steps, current_epoch, global_step, "
-    "batch_idx, train_dataloader",
-    "gpus": "read trainer.num_devices",
-    "lr_schedulers": "read trainer.lr_scheduler_configs",
-    "num_gpus": "read trainer.num_devices",
-    "optimizer_frequencies": "it is the module's configure_optimizers that says them",
-    "predict_loop": "the loops are functions; what they read and count are attributes of the Trainer",
-    "root_gpu": "read trainer.strategy.device",
-    "test_loop": "the loops are functions; what they read and count are attributes of the Trainer",
-    "tpu_cores": "read trainer.num_devices",
-    "train_loop": "its limits are attributes of the Trainer: trainer.max_epochs, trainer.max_steps",
-    "tune": "write Tuner(trainer).lr_find(model) or Tuner(trainer).scale_batch_size(model)",
-    "use_ddp": "read trainer.strategy",
-    "val_check_batch": "read trainer.val_check_interval and trainer.num_training_batches",
-    "validate_loop": "the loops are functions; what they read and count are attributes of the Trainer",
-    "weights_save_path": "read trainer.default_root_dir",
-}
-"""Attributes of a Trainer that are no more."""
-
 CLASS_METHODS: Mapping[str, str] = {
     "add_argparse_args": "LightningCLI, or parser.add_argument for the ones that you need",
     "default_attributes": "inspect.signature(Trainer)",

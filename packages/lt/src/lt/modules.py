@@ -31,7 +31,12 @@ class Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         root, _, below = fullname.partition(".")
-        if root != "lt" or _table(below) is None:
+        if root != "lt":
+            return None
+        if _table(below) is None:
+            module, _, name = below.rpartition(".")
+            if meant := instead(module, name):  # `from lt import name` comes here after the module was asked
+                raise ModuleNotFoundError(f"lt{module and '.'}{module} has no {name}.{meant}")
             return None
         return spec_from_loader(fullname, _Maker(), is_package=True)
 
@@ -74,9 +79,18 @@ def look_up(below: str, name: str) -> Any:
     elif not name.startswith("__") and (child in _REAL or _table(child) is not None):
         value = import_module(f"lt.{child}")
     else:
-        raise AttributeError(f"module {own!r} has no attribute {name!r}", name=name, obj=sys.modules.get(own))
+        hint = "" if name.startswith("_") else instead(below, name)
+        raise AttributeError(f"module {own!r} has no attribute {name!r}.{hint}", name=name, obj=sys.modules.get(own))
     setattr(sys.modules[own], name, value)
     return value
+
+
+def instead(below: str, name: str) -> str:
+    """Return what to write for a name that ``lt.<below>`` does not have: another module's, or another trainer's."""
+    from lt_core.errors import counterpart  # imports torch
+
+    homes = (f" Write lt.{module}.{name}.".replace("..", ".") for module, names in NAMES.items() if name in names)
+    return counterpart(f"lt.{below}".strip("."), name) or next(homes, "")
 
 
 def public(below: str) -> list[str]:

@@ -177,8 +177,9 @@ def typed_form(value: Any) -> tuple[Any, str, Any] | None:
             native = value.astype(value.dtype.newbyteorder("="), order="C")  # a copy
             if is_array(native):
                 return torch.from_numpy(native), "ndarray", None
-        strings = kind.__name__ in ("ndarray", "str_", "bytes_") and value.dtype.kind in "USO"
-        return (value.tolist(), "", None) if strings else None
+        if kind.__name__ in ("ndarray", "str_", "bytes_") and value.dtype.kind in "USO":
+            return value.tolist(), "", None
+        return None
     if kind is deque:
         return list(value), "deque", value.maxlen
     if kind is defaultdict and (value.default_factory is None or value.default_factory in _FACTORIES.values()):

@@ -44,7 +44,7 @@ def canonical_precision(value: Any) -> str:
     if bits:
         raise ConfigError(
             f"{value!r}: expected '{bits}-mixed' (weights stay float32, steps are computed in {name}) or '{bits}-true' "
-            f"(weights are {name} too). Other trainers mostly mean the first by {name}.",
+            f"(weights are {name} too). Write '{bits}-mixed', which is what other trainers mostly mean by {name}.",
             code="LT145",
         )
     if name in _TODAYS:

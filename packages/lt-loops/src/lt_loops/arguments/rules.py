@@ -268,9 +268,9 @@ def precision(name: str, value: Any) -> Problem | None:
     try:
         canonical_precision(value)
     except ConfigError as error:
-        # the error about a text names its two meanings
-        way_out = "Write either." if isinstance(value, str) else remedy(name, value, "32-true")
-        return Problem(f"{name}={error.message} {way_out}", isinstance(error, ConfigTypeError))
+        # the error about a text has one
+        way_out = "" if isinstance(value, str) else " " + remedy(name, value, "32-true")
+        return Problem(f"{name}={error.message}{way_out}", isinstance(error, ConfigTypeError))
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lt_core.dialect import NOT_MINE, attribute_of, dialects
-from lt_core.errors import ConfigTypeError, did_you_mean
+from lt_core.errors import ConfigTypeError, counterpart, did_you_mean
 from lt_core.trainer import TrainerAPI
 from lt_loops import former_names
 from lt_loops.arguments.problems import Problem, problem_of, raise_problems, shown
@@ -42,14 +42,13 @@ def in_todays_names(method: str, call: Mapping[str, Any]) -> dict[str, Any]:
     return meant
 
 
-def unknown_argument(
-    name: str, value: Any, where: str, known: Collection[str], former: Mapping[str, str], hint: str | None = None
-) -> Problem:
+def unknown_argument(name: str, value: Any, where: str, known: Collection[str], former: Mapping[str, str]) -> Problem:
     """Return the problem of an argument that ``where`` does not have: today's way for one of 1.x (``former``)."""
     if name in former:
-        hint = f"In 1.x it was one: write {former[name]}. {former_names.understood_by()}"
-    hint = hint or did_you_mean(name, known).strip() or f"Expected: {', '.join(known)}."
-    text = f"{name}={shown(value)} is no argument of {where}. {hint}"
+        hint = f" In 1.x it was one: write {former[name]}. {former_names.understood_by()}"
+    else:
+        hint = counterpart(where, name, shown(value)) or did_you_mean(name, known) or f" Expected: {', '.join(known)}."
+    text = f"{name}={shown(value)} is no argument of {where}.{hint}"
     return Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141"))
 
 
@@ -76,9 +75,9 @@ def missing(owner: Any, name: str) -> Any:
     if found is not NOT_MINE:
         return found
     kind = (owner if isinstance(owner, type) else type(owner)).__name__
-    text = f"{kind!r} object has no attribute {name!r}"
+    text = f"{kind!r} object has no attribute {name!r}."
     if today := former_names.CLASS_METHODS.get(name):
         text = f"{kind}.{name} is of Lightning 1.x: write {today}. {former_names.understood_by()}"
-    elif today := former_names.ATTRIBUTES.get(name):
-        text = f"{kind}.{name} is not there: {today}."
+    else:
+        text += counterpart("Trainer", name)
     raise AttributeError(text, name=name, obj=owner)

@@ -412,19 +412,7 @@ def _problem(name: str, value: Any) -> Problem | None:
     if name in ARGUMENTS:
         return None if value is None else ARGUMENTS[name].check(name, value)
     known = [name for name, argument in ARGUMENTS.items() if argument.parameter]
-    return unknown_argument(name, value, "the Trainer", known, former_names.ARGUMENTS, _ELSEWHERE.get(name))
-
-
-_ELSEWHERE = {
-    "batch_size": "It belongs to the DataLoader.",
-    "epochs": "Did you mean 'max_epochs'?",
-    "gpu": "Write accelerator='gpu', devices=1.",
-    "learning_rate": "It belongs to the optimizer that configure_optimizers returns.",
-    "lr": "It belongs to the optimizer that configure_optimizers returns.",
-    "model": "Write Trainer().fit(model).",
-    "seed": "Write seed_everything(seed) before the model is made.",
-}
-"""Where users look for arguments that live elsewhere."""
+    return unknown_argument(name, value, "Trainer()", known, former_names.ARGUMENTS)
 
 
 _LIMIT_OF = {"steps": "max_steps", "epochs": "max_epochs", "seconds": "max_time"}
