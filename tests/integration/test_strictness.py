@@ -62,6 +62,26 @@ SAMPLE = [
 ]
 
 
+KINDS = {
+    "KeyError": "KeyError",
+    "MisconfigurationException": "UsageError",
+    **{name: name for name in ("RuntimeError", "TypeError", "ValueError")},
+}
+"""By the type of Lightning's error, the class of lt's that is caught by it; lt_compat says why no other one."""
+
+OTHER_TYPES = {
+    "cli('fit', model=5)": "jsonargparse's",
+    "fit(train=CombinedLoader({'a': loader()}, limits=2))": "Lightning has no such argument",
+    "log_to(L.CSVLogger('logs'), 'log_metrics', {'a': 1.0}, step='x')": "a number that is none: Python's own",
+    "logs('a', 1.0, on_epoch=True, reduce_fx=lambda values: values)": "torch's, of what the user's function returns",
+    "logging_in('setup')": "the row's hook does not take Lightning's arguments",
+    "logging_in('teardown')": "the row's hook does not take Lightning's arguments",
+}
+MISTAKES = {
+    row: kind for row, known in RECORDED.items() if (kind := KINDS.get(known.get("error", "").partition(":")[0]))
+}
+
+
 def under_compat(rows, folder):
     """Return what the rows do under lt.compat, in one process."""
     words = [sys.executable, "-m", "lt.compat", str(FOLDER / "scripts.py"), "compat", "found.json", *rows]
@@ -81,6 +101,12 @@ def differences(rows, folder):
         if "error" in ours or silent or theirs["value"] != ours["value"]:
             other[row] = ours
     return other
+
+
+def uncaught(rows, folder):
+    """Return the rows whose error under lt.compat is not caught by the type of Lightning's."""
+    found = under_compat(rows, folder)
+    return {row: found[row] for row in rows if MISTAKES[row] not in found[row].get("kinds", [MISTAKES[row]])}
 
 
 def test_every_row_was_recorded_and_every_refusal_is_of_a_row_that_lightning_takes():
@@ -109,3 +135,13 @@ def test_what_lightning_takes_is_taken_and_the_rest_is_listed(tmp_path):
     found = differences(TAKEN, tmp_path)
     assert {row: found[row] for row in found.keys() - REFUSED.keys()} == {}
     assert REFUSED.keys() - found.keys() == set()  # a row that is taken is not listed any more
+
+
+def test_a_type_of_lightnings_error_catches_one_row_of_each_code(tmp_path):
+    a_row = {(ROWS[row], kind): row for row, kind in MISTAKES.items() if row not in OTHER_TYPES}
+    assert uncaught([*a_row.values()], tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_a_type_of_lightnings_error_catches_lts_for_the_same_mistake(tmp_path):
+    assert uncaught([*MISTAKES], tmp_path).keys() == OTHER_TYPES.keys()

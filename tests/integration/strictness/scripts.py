@@ -429,7 +429,9 @@ def outcome(text: str) -> dict[str, Any]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return {"error": f"{type(error).__name__}: {_line(error, folder)}"}
+            names = [kind.__name__ for kind in type(error).__mro__]
+            kinds = {"kinds": names} if HOW == "compat" else {}
+            return {"error": f"{type(error).__name__}: {_line(error, folder)}", **kinds}
     told = dict.fromkeys(_line(one.message, folder) for one in said if "jsonargparse" not in one.category.__module__)
     try:
         json.dumps(value)

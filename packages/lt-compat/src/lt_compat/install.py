@@ -224,6 +224,7 @@ def _as_imported(top: str) -> None:
         if root == "lightning" or not logging.getLogger().hasHandlers():
             logger.addHandler(logging.StreamHandler())
             logger.propagate = root == "lightning"
+    import_module("lt_compat.lightning.error_types").caught_by_lightnings_types()
     with suppress(ImportError):
         utilities = import_module("lightning_utilities.core.rank_zero")
         ours: Any = import_module("lt_compat.lightning.rank_zero").rank_zero_only

@@ -271,7 +271,7 @@ def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:
     carried = _carried_by(new.get("strategy"))
     given = new.get("plugins") or []
     listed = [*(given if isinstance(given, list | tuple) else [given]), *carried.pop("plugins")]
-    if (new.get("num_nodes") or 1) > 1 and started_by_hand():
+    if new.get("num_nodes") not in (None, 1) and started_by_hand():
         listed.append(NodesByHand())
     for part in (new.get("strategy"), *listed):
         refuse_uncalled(part)
