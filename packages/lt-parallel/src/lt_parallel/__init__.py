@@ -10,7 +10,7 @@ from typing import Any
 
 _WHERE = {
     "FSDP": ".fsdp",
-    "ModelParallel": ".fsdp",
+    "ModelParallel": ".model_parallel",
     "PipelineParallel": ".pipeline",
     "Pipelined": ".pipelined",
     "SimulateLauncher": ".simulate.launcher",

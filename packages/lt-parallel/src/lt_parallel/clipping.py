@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from lt_parallel.kinds import by_kind
 from lt_strategies.distributed import own_part
 
 
@@ -21,13 +22,11 @@ def clip_norm(params: Iterable[nn.Parameter], largest: float) -> Tensor:
 
 def norm_of(gradients: Iterable[Tensor]) -> Tensor:
     """Return the norm of gradients, wherever their parts are, shape ``()``; called on all ranks that hold one."""
-    groups: dict[object, list[Tensor]] = {}
-    for gradient in gradients:
-        groups.setdefault(gradient.device_mesh if isinstance(gradient, DTensor) else None, []).append(gradient)
-    if not groups:
+    norms = map(nn.utils.get_total_norm, by_kind(gradients))
+    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
+    if not whole:
         return torch.zeros(())
-    norms = [_whole(nn.utils.get_total_norm(found)) for found in groups.values()]
-    total: Tensor = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
+    total: Tensor = torch.linalg.vector_norm(torch.stack([norm.to(whole[0].device) for norm in whole]))
     return total
 
 
@@ -43,8 +42,3 @@ def clip_value(params: Iterable[nn.Parameter], largest: float) -> None:
     for param in params:
         if param.grad is not None:
             own_part(param.grad).clamp_(-largest, largest)
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    whole: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-    return whole

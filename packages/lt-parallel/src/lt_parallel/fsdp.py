@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -14,23 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import (
-    CPUOffloadPolicy,
-    FSDPModule,
-    MixedPrecisionPolicy,
-    fully_shard,
-    register_fsdp_forward_method,
-)
-from torch.distributed.tensor import DTensor, _random
-from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
-from lt_core.seed import capture_generators, pl_worker_init_function, restore_generators
-from lt_core.strategy import Capabilities, Shard
+from lt_core.strategy import Capabilities
 from lt_parallel import states
 from lt_parallel.clipping import clip_norm, clip_value
 from lt_parallel.groups import (
@@ -45,20 +37,11 @@ from lt_parallel.groups import (
 )
 from lt_parallel.kinds import by_kind, step_by_kind
 from lt_parallel.materialize import materialize, on_meta
-from lt_parallel.mesh import (
-    Sizes,
-    check_order,
-    data_names,
-    part_of_data,
-    part_of_tokens,
-    resolved,
-    shard_names,
-    tensor_name,
-)
-from lt_parallel.split import split_layers
+from lt_parallel.mesh import part_of_data
+from lt_parallel.root import Root, RootHolder, gathering, root_of
 from lt_strategies.distributed import Distributed, own_part
 
-__all__ = ["FSDP", "ModelParallel", "Policy"]
+__all__ = ["FSDP", "Policy"]
 
 _SHARDING = {"FULL_SHARD": True, "SHARD_GRAD_OP": False}
 _STATES = ("full", "sharded")
@@ -84,36 +67,6 @@ class Gathering(NamedTuple):
     shards: int
     copies: int
     groups: list[list[int]]
-
-
-class _Root(nn.Module):
-    """The outermost sharded module: its forward calls a method of the user's module, so that no method is patched."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self.module, method)(*args, **kwargs)
-
-
-class _RootHolder:
-    """Holds the root of a sharded module in the module's ``__dict__``; a copy of the module holds none.
-
-    The root holds the module too, and both go together: a table of roots here would keep every module forever.
-    """
-
-    def __init__(self, root: _Root | None = None) -> None:
-        self.root = root
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _RootHolder, ()
-
-
-def _root_of(module: nn.Module) -> _Root | None:
-    """Return the root of a module that was sharded here; it is still sharded after its run."""
-    holder: _RootHolder | None = module.__dict__.get("_fsdp_root")
-    return None if holder is None else holder.root
 
 
 class FSDP(Distributed):
@@ -251,7 +204,7 @@ class FSDP(Distributed):
         if not self._is_spread(module):
             self.check_same_parameters(module)
             self._spread(precision.convert_module(module))
-            if any(isinstance(part, FSDPModule) for part in (_root_of(module) or module).modules()):
+            if any(isinstance(part, FSDPModule) for part in (root_of(module) or module).modules()):
                 module.__dict__.setdefault("_gathered_in", narrow)
         else:  # by the user's own calls in configure_model, or in an earlier run
             self._place_sharded(module, precision)
@@ -286,11 +239,11 @@ class FSDP(Distributed):
         return module, optimizers
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
-        root = _root_of(module)
+        root = root_of(module)
         if root is not None:
             return partial(root, method)
         if isinstance(module, FSDPModule):
-            return _gathering(module, method)
+            return gathering(module, method)
         return super().bind(module, method)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -343,7 +296,7 @@ class FSDP(Distributed):
 
     @contextmanager
     def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
-        sharded = [part for part in (_root_of(module) or module).modules() if isinstance(part, FSDPModule)]
+        sharded = [part for part in (root_of(module) or module).modules() if isinstance(part, FSDPModule)]
         for part in sharded:
             if self._sync_each_batch:
                 part.set_requires_all_reduce(last, recurse=False)
@@ -412,9 +365,9 @@ class FSDP(Distributed):
         self._materialize(module, shard)
         order_prefetch(groups, self._prefetch)
         if rooted:
-            root = _Root(module)
+            root = Root(module)
             self._shard_group(root, module)
-            module.__dict__["_fsdp_root"] = _RootHolder(root)
+            module.__dict__["_fsdp_root"] = RootHolder(root)
         else:
             self._place_sharded(module, Precision())
 
@@ -521,178 +474,6 @@ class FSDP(Distributed):
     def _shard_mesh(self) -> DeviceMesh:
         """The ranks over which groups are sharded."""
         return self.device_mesh
-
-
-class ModelParallel(FSDP):
-    """Parallelism over a mesh of named dimensions, by a plan or by the user's ``configure_model``.
-
-    Ranks that differ along a dimension whose name begins with ``data`` read data of their own, and random numbers in a
-    step (dropout) differ between them; ranks that differ along others only share a sample's work, read the same data
-    and have the same random numbers. Gradients are averaged over ``data`` and over ``context``, whose ranks each have a
-    part of a sample's tokens.
-
-    Without a plan ``configure_model`` calls ``parallelize_module`` and ``fully_shard`` with parts of
-    ``self.device_mesh``, by their names. With one (``parallelize``, or an ``auto_wrap_policy``) lt calls them: it
-    splits layers over ``tensor``, then shards groups as :class:`FSDP` does over the data's dimensions. Of two of these
-    the first copies and the second shards; ``data_replicate`` alone only copies.
-
-    Args:
-        data_parallel_size: ranks along ``"data_parallel"``; ``"auto"``: the nodes.
-        tensor_parallel_size: ranks along ``"tensor_parallel"``; ``"auto"``: a node's devices.
-        mesh: names and sizes in place of these two, ``{"data_replicate": 2, "data_shard": "auto", "tensor": 4}``; the
-            last one's ranks are neighbours, usually within a node.
-        parallelize: which layers are split and how: torch's styles by name (``"blocks.*.queries"``), or ``"auto"`` for
-            the plan that a model of transformers brings.
-        loss_parallel: run training step and backward under torch's ``loss_parallel``: cross entropy of scores that
-            stay split by class. The loss is then a DTensor.
-        arguments: as for :class:`FSDP`.
-    """
-
-    name = "model_parallel"
-
-    @checks_arguments
-    def __init__(
-        self,
-        data_parallel_size: int | Literal["auto"] = "auto",
-        tensor_parallel_size: int | Literal["auto"] = "auto",
-        *,
-        mesh: Sizes | None = None,
-        parallelize: Mapping[str, ParallelStyle | str] | Literal["auto"] | None = None,
-        loss_parallel: bool = False,
-        **arguments: Any,
-    ) -> None:
-        super().__init__(**arguments)
-        self._data_parallel_size, self._tensor_parallel_size = data_parallel_size, tensor_parallel_size
-        self._asked = None if mesh is None else dict(mesh)
-        if mesh is not None and (data_parallel_size, tensor_parallel_size) != ("auto", "auto"):
-            raise ConfigError(
-                "ModelParallel(mesh=...) names every dimension: leave data_parallel_size and tensor_parallel_size out.",
-                code="LT784",
-            )
-        if isinstance(parallelize, str):
-            check_choice("parallelize", parallelize, ("auto",), "ModelParallel")
-        self.parallelize, self.loss_parallel = parallelize, loss_parallel
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Ranks along each dimension."""
-        return tuple(self.mesh_sizes.values())
-
-    @property
-    def mesh_sizes(self) -> dict[str, int]:
-        if self._asked is not None:
-            sizes = resolved(self._asked, self.world_size)
-            check_order(sizes)
-            return sizes
-        data, tensor = self._data_parallel_size, self._tensor_parallel_size
-        if data == "auto" and tensor == "auto":
-            data = self.placement.num_nodes
-        return resolved({"data_parallel": data, "tensor_parallel": tensor}, self.world_size)
-
-    @property
-    def data_shard(self) -> Shard:
-        return part_of_data(self.mesh_sizes, self.rank)
-
-    def _part_of_tokens(self, rank: int) -> int:
-        return part_of_tokens(self.mesh_sizes, rank)
-
-    def setup(
-        self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
-    ) -> tuple[nn.Module, list[Optimizer]]:
-        self._agree_on_random_numbers()
-        self._check_plan(module)
-        return super().setup(module, make_optimizers, precision)
-
-    def _check_plan(self, module: nn.Module) -> None:
-        if not is_sharded(module) and self.parallelize is None and self.auto_wrap_policy is None:
-            raise ConfigError(
-                "strategy='model_parallel': no parameter of the module is spread over the ranks. Call "
-                "parallelize_module or fully_shard in configure_model, with self.device_mesh, or give "
-                "ModelParallel(parallelize=..., auto_wrap_policy=...) a plan; strategy='fsdp' shards by itself.",
-                code="LT741",
-            )
-
-    def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
-        step = super().bind(module, method)
-        return partial(_with_split_loss, step) if self.loss_parallel else step
-
-    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        if self.loss_parallel:
-            _with_split_loss(super().backward, loss, *args, **kwargs)
-        else:
-            super().backward(loss, *args, **kwargs)
-
-    def _spread(self, module: nn.Module) -> None:
-        sizes = self.mesh_sizes
-        if self.parallelize is not None:
-            tensor = tensor_name(sizes)
-            if tensor is None or data_names(dict(list(sizes.items())[list(sizes).index(tensor) :])):
-                raise ConfigError(
-                    "ModelParallel(parallelize=...) splits layers over the dimension 'tensor', and torch needs those "
-                    f"of the data before 'tensor'; the mesh has {', '.join(sizes)}."
-                    + ("" if tensor else next(filter(None, (did_you_mean(name, ["tensor"]) for name in sizes)), ""))
-                    + " Write mesh={'data_shard': 'auto', 'tensor': 2}.",
-                    code="LT785",
-                )
-            split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=self.loss_parallel)
-            if not on_meta(module):
-                for ranks, params, _ in self._copies(module):
-                    self.broadcast_tensors(map(own_part, params), ranks)
-        if any(sizes[name] > 1 for name in shard_names(sizes) if name != "data_replicate"):
-            super()._spread(module)
-        else:
-            self._groups(module)
-            self._place_sharded(module, Precision())
-        module.__dict__.setdefault("_fsdp_root", _RootHolder())
-
-    def _is_spread(self, module: nn.Module) -> bool:
-        """Return whether a plan was followed already, or ``configure_model`` did without one."""
-        planned = self.parallelize is not None or self.auto_wrap_policy is not None
-        return is_sharded(module) and (not planned or "_fsdp_root" in module.__dict__)
-
-    @property
-    def _shard_mesh(self) -> DeviceMesh:
-        names = shard_names(self.mesh_sizes)
-        if len(names) > 2:
-            raise ConfigError(
-                f"ModelParallel: groups are sharded over one dimension of data and copied over one more, and the mesh "
-                f"has {', '.join(names)}. Shard in configure_model, or take two of them.",
-                code="LT786",
-            )
-        return self.device_mesh[tuple(names)]
-
-    def _agree_on_random_numbers(self) -> None:
-        """Give the ranks with the first part of the data the state of rank 0's generators, and seed the generators of
-        each further part with a seed of its own.
-        """
-        state = self.broadcast(capture_generators() if self.rank == 0 else None)
-        restore_generators(state)
-        if (part := self.data_shard.index) > 0:
-            torch.manual_seed(int(torch.randint(2**62, ())))
-            pl_worker_init_function(0, part)
-        if _random._rng_tracker is None and hasattr(torch.get_device_module(self.device), "set_rng_state"):
-            # the one that torch makes at the first draw of a DTensor gives all ranks rank 0's generator, and takes the
-            # rank's number for its device's
-            _random._rng_tracker = _random.OffsetBasedRNGTracker(self.device_mesh, run_state_sync=False)
-            _random._rng_tracker._device = self.device
-
-
-def _with_split_loss(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with loss_parallel():
-        return call(*args, **kwargs)
-
-
-def _gathering(module: FSDPModule, method: str) -> Callable[..., Any]:
-    """Return a method of a module that is sharded itself, which gathers its parameters as ``forward`` does.
-
-    Torch hangs such a method into the module, and each time one more around it; the module gets its own one back.
-    """
-    own = vars(module).get(method)
-    register_fsdp_forward_method(module, method)  # type: ignore[arg-type]
-    gathering: Callable[..., Any] = vars(module).pop(method)
-    if own is not None:
-        vars(module)[method] = own
-    return gathering
 
 
 def is_sharded(module: nn.Module) -> bool:

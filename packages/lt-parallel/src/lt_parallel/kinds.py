@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet
 
+from torch import Tensor
 from torch.distributed.tensor import DTensor
-from torch.nn import Parameter
 from torch.optim import Optimizer
 
 _STEPS_BY_KIND: WeakSet[Optimizer] = WeakSet()
 
 
-def by_kind(params: list[Parameter]) -> list[list[Parameter]]:
-    """Return the parameters of each kind."""
-    found: dict[Any, list[Parameter]] = {}
-    for param in params:
-        found.setdefault(param.device_mesh if isinstance(param, DTensor) else None, []).append(param)
+def by_kind(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    """Return the parameters, or gradients, of each kind."""
+    found: dict[Any, list[Tensor]] = {}
+    for tensor in tensors:
+        found.setdefault(tensor.device_mesh if isinstance(tensor, DTensor) else None, []).append(tensor)
     return list(found.values())
 
 

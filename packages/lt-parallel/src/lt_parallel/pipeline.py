@@ -24,9 +24,10 @@ from lt_core.launcher import Launcher
 from lt_core.precision import Precision
 from lt_parallel import states
 from lt_parallel.clipping import norm_of, scale_to
-from lt_parallel.fsdp import ModelParallel, check_choice
+from lt_parallel.fsdp import check_choice
 from lt_parallel.materialize import materialize, on_meta
 from lt_parallel.mesh import Sizes, part_of_data, part_of_tokens, tensor_name
+from lt_parallel.model_parallel import ModelParallel
 from lt_parallel.pipelined import Pipelined, RemoteLayer, StageLink, plain_name, reshard, whole_order
 from lt_parallel.split import split_layers
 from lt_strategies.distributed import own_part

@@ -4,8 +4,8 @@ from lt_core.strategy import SingleDevice as SingleDeviceStrategy
 from lt_core.strategy import Strategy as Strategy
 from lt_parallel.fsdp import FSDP as FSDP
 from lt_parallel.fsdp import FSDP as FSDPStrategy
-from lt_parallel.fsdp import ModelParallel as ModelParallel
-from lt_parallel.fsdp import ModelParallel as ModelParallelStrategy
+from lt_parallel.model_parallel import ModelParallel as ModelParallel
+from lt_parallel.model_parallel import ModelParallel as ModelParallelStrategy
 from lt_parallel.pipeline import PipelineParallel as PipelineParallel
 from lt_parallel.pipelined import Pipelined as Pipelined
 from lt_strategies.ddp import DDP as DDP

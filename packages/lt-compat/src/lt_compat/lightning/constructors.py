@@ -35,7 +35,7 @@ _WITHOUT_EFFECT = ("model_averaging_period", "save_distributed_checkpoint")
 _STRATEGIES = {
     "DDPStrategy": "lt_strategies.ddp:DDP",
     "FSDPStrategy": "lt_parallel.fsdp:FSDP",
-    "ModelParallelStrategy": "lt_parallel.fsdp:ModelParallel",
+    "ModelParallelStrategy": "lt_parallel.model_parallel:ModelParallel",
     "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
     "XLAStrategy": "lt_strategies.xla.spmd:XLA",
 }
