@@ -11,6 +11,7 @@ _WHERE = {
     "AdvancedProfiler": ".advanced",
     "DeviceStatsMonitor": ".monitors.device_stats",
     "GarbageCollection": ".garbage_collection",
+    "GitState": ".monitors.git_state",
     "MemorySnapshot": ".monitors.memory_snapshot",
     "NaNGuard": ".monitors.nan_guard",
     "NonFiniteError": ".monitors.nan_guard",

@@ -5,6 +5,7 @@ from lt_profilers.garbage_collection import GarbageCollection as GarbageCollecti
 from lt_profilers.gradients import grad_norm as grad_norm
 from lt_profilers.monitors.chip_flops import measure_flops as measure_flops
 from lt_profilers.monitors.device_stats import DeviceStatsMonitor as DeviceStatsMonitor
+from lt_profilers.monitors.git_state import GitState as GitState
 from lt_profilers.monitors.memory_snapshot import MemorySnapshot as MemorySnapshot
 from lt_profilers.monitors.nan_guard import NaNGuard as NaNGuard
 from lt_profilers.monitors.nan_guard import NonFiniteError as NonFiniteError

@@ -7,5 +7,6 @@ __all__ = ["WARNINGS"]
 WARNINGS: frozenset[str] = frozenset(
     {
         "LT351",
+        "LT806",
     }
 )

@@ -1,0 +1,113 @@
+"""The commit and the differences of a repository, brought back by git alone."""
+
+import os
+import subprocess
+
+import pytest
+
+from lt_core.errors import LtWarning
+from lt_profilers import GitState
+from lt_testing import CallbackKit, FakeTrainer
+
+NAMES = {f"GIT_{who}_{what}": f"a@b{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+
+def git(folder, *words):
+    command = ["git", "-C", str(folder), "-c", "init.defaultBranch=main", *words]
+    return subprocess.run(command, env=os.environ | NAMES, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def repository(tmp_path):
+    folder = tmp_path / "project"
+    (folder / "src").mkdir(parents=True)
+    files = {"train.py": "a = 1\n", "src/model.py": "b = 1\n", "data.bin": "old", ".gitignore": "ignored.py\n"}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    git(folder, "init")
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "One")
+    return folder
+
+
+def kept(folder, run):
+    """Start a fit, and return the callback and the text of its newest file."""
+    callback, trainer = GitState(folder), FakeTrainer(default_root_dir=str(run))
+    callback.on_fit_start(trainer, trainer.lightning_module)
+    return callback.state_dict(), (run / callback.state_dict()["patch"]).read_text()
+
+
+class TestGitState(CallbackKit):
+    def make_callback(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        git(folder, "init")
+        (folder / "a.py").touch()
+        git(folder, "add", ".")
+        git(folder, "commit", "--allow-empty", "-m", "One")
+        return GitState(folder)
+
+
+def test_git_makes_the_code_of_the_run_again(repository, tmp_path):
+    (repository / "train.py").write_text("a = 2  # ü\n")
+    (repository / "src" / "new.py").write_text("c = 3\n")
+    (repository / "data.bin").write_bytes(bytes(range(256)))
+    (repository / "src" / "model.py").unlink()
+    (repository / "ignored.py").write_text("secret\n")
+    (repository / "notes.txt").write_text("notes\n")
+    git(repository, "add", "data.bin")
+    state, text = kept(repository / "src", tmp_path / "run")
+    assert state["commit"] == git(repository, "rev-parse", "HEAD").strip()
+    assert text.startswith(f"# commit {state['commit']}\n# ## main\n")
+    assert "# ?? notes.txt\n" in text
+    assert "secret" not in text
+
+    again = tmp_path / "again"
+    git(tmp_path, "clone", str(repository), str(again))
+    git(again, "checkout", state["commit"])
+    git(again, "apply", str(tmp_path / "run" / state["patch"]))
+    for name in ("train.py", "src/new.py", "data.bin"):
+        assert (again / name).read_bytes() == (repository / name).read_bytes()
+    assert not (again / "src" / "model.py").exists()
+
+
+def test_index_and_files_are_left_as_they_are(repository, tmp_path):
+    (repository / "train.py").write_text("a = 2\n")
+    (repository / "new.py").write_text("c = 3\n")
+    git(repository, "add", "train.py")
+    (repository / "train.py").write_text("a = 3\n")
+    before = git(repository, "status", "--porcelain")
+    kept(repository, tmp_path / "run")
+    assert git(repository, "status", "--porcelain") == before
+    assert git(repository, "show", ":train.py") == "a = 2\n"
+
+
+def test_the_same_code_has_one_file_and_other_code_another(repository, tmp_path):
+    first, _ = kept(repository, tmp_path / "run")
+    assert kept(repository, tmp_path / "run")[0] == first
+    (repository / "train.py").write_text("a = 2\n")
+    second, _ = kept(repository, tmp_path / "run")
+    assert second["commit"] == first["commit"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted([first["patch"], second["patch"]])
+
+
+@pytest.mark.parametrize("why", ["no repository", "no commit", "no git", "no folder"])
+def test_where_git_has_nothing_to_say_the_run_goes_on_with_a_warning(why, tmp_path, monkeypatch):
+    folder = tmp_path / ("missing" if why == "no folder" else "project")
+    (tmp_path / "project").mkdir()
+    if why == "no commit":
+        git(folder, "init")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    if why == "no git":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    callback, trainer = GitState(folder), FakeTrainer(default_root_dir=str(tmp_path / "run"))
+    with pytest.warns(LtWarning, match=r"the code of this run is not kept(.|\n)*LT806"):
+        callback.on_fit_start(trainer, trainer.lightning_module)
+    assert callback.state_dict() == {}
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("given", [{"fast_dev_run": True}, {"is_global_zero": False}])
+def test_trial_runs_and_other_ranks_write_nothing(given, repository, tmp_path):
+    trainer = FakeTrainer(default_root_dir=str(tmp_path / "run"), **given)
+    GitState(repository).on_fit_start(trainer, trainer.lightning_module)
+    assert not (tmp_path / "run").exists()
