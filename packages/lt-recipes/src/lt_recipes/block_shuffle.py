@@ -14,6 +14,8 @@ from lt_core.errors import ConfigError, warn
 
 __all__ = ["BlockShuffle"]
 
+_BEGINNING: dict[str, Any] = {"block": 0, "given": 0, "stream": None}
+
 
 class BlockShuffle(IterableDataset[Any]):
     """Reads a stream in blocks of ``size`` samples, and gives each block in an order of its own.
@@ -37,7 +39,7 @@ class BlockShuffle(IterableDataset[Any]):
             raise ConfigError(f"BlockShuffle(size={size}): expected at least 1 sample.", code="LT462")
         self.dataset, self.size, self.seed = dataset, size, seed
         self._epoch = torch.zeros((), dtype=torch.long).share_memory_()  # type: ignore[no-untyped-call]  # persistent workers see it
-        self._place: dict[str, Any] = {"block": 0, "given": 0, "stream": None}
+        self._place = _BEGINNING
         self._start: dict[str, Any] | None = None
         if callable(getattr(dataset, "shard", None)):
             self.shard = self._shard  # only where the stream says how it splits: the loader asks for it
@@ -54,7 +56,7 @@ class BlockShuffle(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the samples."""
-        start, self._start = self._start or {"block": 0, "given": 0, "stream": None}, None
+        start, self._start = self._start or _BEGINNING, None
         goes_on = start["stream"] is not None
         if goes_on:
             self.dataset.load_state_dict(start["stream"])
@@ -68,17 +70,17 @@ class BlockShuffle(IterableDataset[Any]):
             )
             next(islice(samples, skipped, skipped), None)
         worker = get_worker_info()
-        number, epoch = 0 if worker is None else worker.id, int(self._epoch)
+        number, epoch = worker.id if worker else 0, int(self._epoch)
         stateful = callable(getattr(self.dataset, "state_dict", None))
         for block in count(start["block"]):
-            place = {"block": block, "given": 0, "stream": self.dataset.state_dict() if stateful else None}
+            stream = self.dataset.state_dict() if stateful else None
             rows = list(islice(samples, self.size))
             if not rows:
                 return
             Random(f"{self.seed}/{epoch}/{block}/{number}").shuffle(rows)
             done = start["given"] if block == start["block"] else 0
             for given, row in enumerate(rows[done:], start=done + 1):
-                self._place = {**place, "given": given}
+                self._place = {"block": block, "given": given, "stream": stream}
                 yield row
 
     def state_dict(self) -> dict[str, Any]:
@@ -87,5 +89,4 @@ class BlockShuffle(IterableDataset[Any]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Have the next iteration go on where ``state`` says."""
-        self._start = dict(state)
-        self._place = self._start
+        self._start = self._place = dict(state)

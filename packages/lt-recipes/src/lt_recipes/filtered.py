@@ -74,7 +74,7 @@ class Filtered:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the counts: a copy in another process begins where the run stands there."""
-        return {name: value for name, value in self.__dict__.items() if name != "_multiples"}
+        return self.__dict__ | {"_multiples": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _multiples=WeakKeyDictionary())
@@ -85,7 +85,8 @@ class Filtered:
         Raises:
             ConfigError: for one that has nothing to count.
         """
-        if name not in CALLBACK_HOOKS | MODULE_HOOKS or not name.startswith("on_") or _other_batches(name):
+        other_batches = "_batch_" in name and "_train_batch_" not in name
+        if name not in CALLBACK_HOOKS | MODULE_HOOKS or not name.startswith("on_") or other_batches:
             raise ConfigError(
                 f"when(...) on {name!r}: expected a hook of training batches, backward, step, or one that comes once "
                 "an epoch (on_train_batch_end, on_train_epoch_end, on_validation_end...).",
@@ -125,7 +126,3 @@ class Filtered:
             self._multiples[owner] = ref(trainer.recorder), multiples
         before = multiples.reached
         return multiples.is_due() and (self._repeats or before == 0)
-
-
-def _other_batches(name: str) -> bool:
-    return "_batch_" in name and "_train_batch_" not in name

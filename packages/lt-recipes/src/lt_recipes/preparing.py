@@ -60,7 +60,8 @@ def prepare_once(path: str | os.PathLike[str], key: str = "", *, wait: bool = Tr
             needed = not _is_finished(folder, key)
             yield needed
             if needed:
-                _mark(folder, key)
+                marker = json.dumps({"key": key, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")}).encode()
+                write_atomically(folder / _MARKER, lambda file: file.write(marker))
         finally:
             _lock(lock, held=False)
 
@@ -71,11 +72,6 @@ def _is_finished(folder: Path, key: str) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(marker, dict) and marker.get("key") == key
-
-
-def _mark(folder: Path, key: str) -> None:
-    marker = json.dumps({"key": key, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")}).encode()
-    write_atomically(folder / _MARKER, lambda file: file.write(marker))
 
 
 def _acquire(lock: IO[bytes], folder: Path, wait: bool) -> None:

@@ -56,9 +56,8 @@ class Supervised(LightningModule):
                 "a checkpoint could not tell them apart. Expected another name for it in the net.",
                 code="LT235",
             )
-        named = {"net": net, "loss": loss, "optimizer": optimizer, "lr_scheduler": lr_scheduler}
-        shown = {name: value for what, given in named.items() for name, value in _for_people(what, given).items()}
-        self.save_hyperparameters({"keys": tuple(keys), **shown})
+        shown = _for_people("net", net) | _for_people("loss", loss) | _for_people("optimizer", optimizer)
+        self.save_hyperparameters({"keys": tuple(keys)} | shown | _for_people("lr_scheduler", lr_scheduler))
         self.net, self.loss_function = net, loss
         self.optimizer, self.lr_scheduler, self.keys = optimizer, lr_scheduler, tuple(keys)
         objects = {name: metric for name, metric in (metrics or {}).items() if isinstance(metric, nn.Module)}
@@ -121,9 +120,7 @@ class Supervised(LightningModule):
 
     def _metric(self, name: str, loader: int) -> Any:
         """Return the metric of one loader: each holds its own samples."""
-        if loader == 0:
-            return self.metrics[name]
-        own = f"{name}_{loader}"
+        own = f"{name}_{loader}" if loader else name
         if own not in self.metrics:  # how many loaders there are is known when a batch of one comes
             self.metrics[own] = copy.deepcopy(self.metrics[name])
             self.metrics[own].reset()  # type: ignore[operator]

@@ -21,6 +21,7 @@ from lt_callbacks.summary.rich_model_summary import RichModelSummary as RichMode
 from lt_core.callback import Callback as Callback
 from lt_profilers.garbage_collection import GarbageCollection as GarbageCollection
 from lt_profilers.monitors.device_stats import DeviceStatsMonitor as DeviceStatsMonitor
+from lt_profilers.monitors.git_state import GitState as GitState
 from lt_profilers.monitors.memory_snapshot import MemorySnapshot as MemorySnapshot
 from lt_profilers.monitors.nan_guard import NaNGuard as NaNGuard
 from lt_profilers.monitors.nan_guard import NonFiniteError as NonFiniteError
@@ -52,6 +53,7 @@ __all__ = [
     "EMAWeightAveraging",
     "EarlyStopping",
     "GarbageCollection",
+    "GitState",
     "GradientAccumulationScheduler",
     "LambdaCallback",
     "LearningRateFinder",

@@ -6,6 +6,7 @@ from lt_core.data import make_feed as make_feed
 from lt_data.combined import CombinedLoader as CombinedLoader
 from lt_data.datamodule import LightningDataModule as LightningDataModule
 from lt_recipes.block_shuffle import BlockShuffle as BlockShuffle
+from lt_recipes.packing import pack as pack
 from lt_recipes.preparing import prepare_once as prepare_once
 from lt_recipes.reread import Reread as Reread
 from lt_recipes.token_budget import TokenBudget as TokenBudget
@@ -19,5 +20,6 @@ __all__ = [
     "Reread",
     "TokenBudget",
     "make_feed",
+    "pack",
     "prepare_once",
 ]

@@ -38,6 +38,7 @@ NAMES: dict[str, dict[str, str]] = {
         "EMAWeightAveraging": "lt_averaging:EMAWeightAveraging",
         "EarlyStopping": "lt_callbacks:EarlyStopping",
         "GarbageCollection": "lt_profilers:GarbageCollection",
+        "GitState": "lt_profilers:GitState",
         "GradientAccumulationScheduler": "lt_tuning:GradientAccumulationScheduler",
         "LambdaCallback": "lt_callbacks:LambdaCallback",
         "LearningRateFinder": "lt_tuning:LearningRateFinder",
@@ -90,6 +91,7 @@ NAMES: dict[str, dict[str, str]] = {
         "Reread": "lt_recipes:Reread",
         "TokenBudget": "lt_recipes:TokenBudget",
         "make_feed": "lt_core.data:make_feed",
+        "pack": "lt_recipes:pack",
         "prepare_once": "lt_recipes:prepare_once",
     },
     "errors": {
@@ -196,7 +198,10 @@ NAMES: dict[str, dict[str, str]] = {
         "Mixup": "lt_recipes:Mixup",
         "SAM": "lt_recipes:SAM",
         "Supervised": "lt_recipes:Supervised",
+        "chunked_cross_entropy": "lt_recipes:chunked_cross_entropy",
         "layerwise_lr": "lt_recipes:layerwise_lr",
+        "packed_mask": "lt_recipes:packed_mask",
+        "schedule": "lt_recipes:schedule",
     },
     "strategies": {
         "DDP": "lt_strategies.ddp:DDP",
