@@ -196,6 +196,31 @@ def test_an_error_in_the_users_code_keeps_its_traceback(here):
         main(["fit", *BASE])
 
 
+@pytest.mark.parametrize("words", [("--data.batch_size=-3",), ("--config=run.yaml",)])
+def test_an_error_about_an_argument_says_where_that_was_written(words, here):
+    (here / "run.yaml").write_text("data:\n  class_path: project_of_users.Data\n  init_args: {batch_size: -3}\n")
+    with pytest.raises(ValueError, match="batch_size=-3") as caught:
+        main(["fit", *BASE, *words])
+    where = "command line: data.batch_size" if "data" in words[0] else "run.yaml:3: data.init_args.batch_size"
+    assert [note.strip() for note in caught.value.__notes__] == [where]
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    {
+        ("--trainer.epochs=3",): "Write max_epochs=3.",
+        ("--trainer.patience=3",): "Write callbacks=EarlyStopping(monitor='val_loss', patience=3).",
+        ("--trainer.callbacks=ModelCheckpoint", "--trainer.callbacks.save_total_limit=3"): "save_top_k=3",
+        ("--trainer.strategy=zero3",): "Write strategy='fsdp'",
+        ("epochs.yaml",): "Write --config epochs.yaml.",
+    }.items(),
+)
+def test_a_word_of_another_trainer_is_answered_with_ours(words, remedy, here, capsys):
+    with pytest.raises(SystemExit):
+        main(["fit", *BASE, *words])
+    assert remedy in capsys.readouterr().err
+
+
 def test_a_value_that_the_trainer_refuses_is_told_with_its_place(here, capsys):
     (here / "run.yaml").write_text("trainer:\n  max_epochs: -7\n")
     with pytest.raises(SystemExit) as end:

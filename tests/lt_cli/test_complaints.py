@@ -23,7 +23,31 @@ NO_PLUGIN = {
 }
 
 
+LOOSE = "expected --NAME VALUE or --NAME=VALUE. Write --"
+
 MISTAKES = {
+    "a file without its option": ("{}\n", (NET, "other.yaml"), [f"'other.yaml': {LOOSE}config other.yaml. [LT777]"]),
+    "a checkpoint without its option": ("{}\n", (NET, "a.ckpt"), [f"'a.ckpt': {LOOSE}ckpt_path a.ckpt. [LT777]"]),
+    "an argument without dashes": (
+        "{}\n",
+        (NET, "trainer.max_epochs=3"),
+        [f"'trainer.max_epochs=3': {LOOSE}trainer.max_epochs=3. [LT777]"],
+    ),
+    "an argument without dashes and its group": (
+        "{}\n",
+        (NET, "max_epochs=3"),
+        [f"'max_epochs=3': {LOOSE}trainer.max_epochs=3. [LT777]"],
+    ),
+    "an argument of the Trainer without its group": (
+        "{}\n",
+        (NET, "--max_epochs=3"),
+        ["command line: max_epochs", "Did you mean '--trainer.max_epochs'?", "LT153"],
+    ),
+    "an argument of another trainer": (
+        "trainer:\n  epochs: 3\n",
+        (NET,),
+        ["run.yaml:2: trainer.epochs", "Write max_epochs=3.", "LT153"],
+    ),
     "a misspelt argument of the Trainer": (
         "trainer:\n  limit: 1\n  max_epocs: 3\n",
         (NET,),
@@ -254,7 +278,7 @@ def test_an_unknown_text_is_passed_on(users):
 def test_an_error_of_a_constructor_gets_the_places_of_what_it_names(write, users):
     write("a.yaml", "trainer:\n  max_epochs: -7\n  limit: 3\n")
     text = with_places(
-        "max_epochs=-7: expected 0 or more.", ["max_epochs", "limit"], "trainer", ConfigPlaces(["-c", "a.yaml"])
+        "max_epochs=-7: expected 0 or more.", ConfigPlaces(["-c", "a.yaml"]), ["max_epochs", "limit"], "trainer"
     )
     assert text.splitlines() == ["max_epochs=-7: expected 0 or more.", "  a.yaml:2: trainer.max_epochs"]
 

@@ -100,10 +100,20 @@ def test_a_shell_completes_by_the_script(tmp_path):
     script = tmp_path / "lt.bash"
     asked = [sys.executable, "-m", "lt_cli.main", "completion", "bash"]
     script.write_text(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
-    line = f". {script}; COMP_WORDS=(lt ckpt con); COMP_CWORD=2; _shtab_lt lt con ckpt; echo ${{COMPREPLY[*]}}"
-    assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout.split() == [
-        "convert"
-    ]
+    for words, offered in {
+        "lt ckpt con": ["convert"],
+        "lt completion ba": ["bash"],
+        "lt plot --sm": ["--smooth"],
+        "lt completion = ba": ["bash"],  # bash's own words of completion=ba
+        "lt completion =": ["bash", "zsh", "tcsh"],
+    }.items():
+        last = len(words.split()) - 1
+        line = (
+            f". {script}; COMP_WORDS=({words}); COMP_CWORD={last}; "
+            "$(complete -p lt | sed 's/.*-F //; s/ .*//'); echo ${COMPREPLY[*]}"
+        )
+        shown = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout
+        assert shown.split() == offered, words
 
 
 def test_help_of_simulate_names_simulate(capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 
@@ -40,13 +41,11 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and a line that names the nearest option."""
-        known = [option for option in self._option_string_actions if option.startswith("--")]
-        if wrong := re.match(r"unrecognized arguments: (\S+)", message):
-            text = f"there is no argument {wrong[1]!r}.{_near(wrong[1].partition('=')[0], known)} [LT667]"
+        if wrong := re.match(r"unrecognized arguments: (([^\s=]+)\S*)", message):
+            text = f"there is no argument {wrong[1]!r}.{near(wrong[2], self._option_string_actions)} [LT667]"
         elif wrong := re.match(r"argument (\S+): invalid choice: '([^']*)' \(choose from (.*)\)", message):
             choices = re.findall(r"[\w.-]+", wrong[3])
-            near = _near(wrong[2], choices)
-            text = f"{wrong[1]}: expected {', '.join(choices)}; received {wrong[2]!r}.{near} [LT668]"
+            text = f"{wrong[1]}: expected {', '.join(choices)}; received {wrong[2]!r}.{near(wrong[2], choices)} [LT668]"
         else:
             text = f"{message}. [LT668]"
         self.exit(2, f"{self.prog}: error: {text}\nAll arguments: {self.prog} --help\n")
@@ -59,6 +58,7 @@ class CommandParser(argparse.ArgumentParser):
         return found, rest
 
 
-def _near(word: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(word, names, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+def near(word: str, names: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"``, or an empty string; lt_core's imports torch, which takes seconds."""
+    found = difflib.get_close_matches(word, list(names), n=1)
+    return f" Did you mean {found[0]!r}?" if found else ""

@@ -121,16 +121,14 @@ def overview() -> str:
 
 
 def _unknown(word: str) -> str:
-    import difflib
+    from lt_cli.command import near
 
     if word in KNOWN:
         from lt_core.plugins import install_hint
 
         return f"lt: {word!r} comes with {KNOWN[word][1]}: {install_hint(KNOWN[word][1])} [LT150]"
     names = [command.name for command in commands()]
-    near = difflib.get_close_matches(word, names, n=1)  # not by lt_core: importing torch takes seconds
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"lt: there is no command {word!r}.{hint} Commands: {', '.join(names)}. [LT150]"
+    return f"lt: there is no command {word!r}.{near(word, names)} Commands: {', '.join(names)}. [LT150]"
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ class TrainingCommand(LightningCLI):
         except ConfigError as error:
             parser = self._parser(self.subcommand)
             names = self._get(self.config, "trainer").keys()
-            text = with_places(str(error), names, "trainer", parser.places)
+            text = with_places(str(error), parser.places, names, "trainer")
             parser.exit(2, f"lt {self.subcommand}: error: {text}\n")
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Any]) -> Any:
@@ -99,10 +99,13 @@ class TrainingCommand(LightningCLI):
     def _run_subcommand(self, subcommand: str) -> None:
         try:
             super()._run_subcommand(subcommand)
-        except LtError as error:
-            if _passes_users_code(error):
-                raise  # the user's lines say more than the message
-            self.parser.exit(1, f"lt {subcommand}: error: {error}\n")
+        except Exception as error:
+            if isinstance(error, LtError) and not _passes_users_code(error):  # whose lines say more than the message
+                self.parser.exit(1, f"lt {subcommand}: error: {error}\n")
+            text = str(error)
+            if where := with_places(text, self._parser(subcommand).places)[len(text) :]:
+                error.add_note(where.strip("\n"))
+            raise
 
     def predict(self, **kwargs: Any) -> None:
         """Predict, and save the outputs to ``--output``."""

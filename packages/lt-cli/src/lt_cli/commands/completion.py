@@ -21,6 +21,18 @@ KINDS = {
 }
 """The shells, and where each wants its script."""
 
+_BY_EQUALS = """
+# bash hands --name=value over as three words
+_lt() {
+  local -a words=(); local word
+  for word in "${COMP_WORDS[@]:0:COMP_CWORD}"; do [[ $word == = ]] || words+=("$word"); done
+  word=${COMP_WORDS[COMP_CWORD]}
+  COMP_WORDS=("${words[@]}" "${word#=}"); COMP_CWORD=${#words[@]}
+  _shtab_lt
+}
+complete -o bashdefault -F _lt lt
+"""
+
 
 def parser() -> CommandParser:
     """Return the parser of the command."""
@@ -44,7 +56,7 @@ def main(words: Sequence[str]) -> int:
     for command in commands():
         arguments = _arguments(command)
         places.add_parser(command.name, help=command.summary, parents=[arguments], add_help=False)
-    print(shtab.complete(whole, kind))
+    print(shtab.complete(whole, kind), _BY_EQUALS * (kind == "bash"), sep="\n")
     return 0
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lt_cli.command import CommandError, CommandParser, visible
+from lt_cli.command import CommandError, CommandParser, near, visible
 from lt_cli.runs.metrics import Points, RunMetrics, find_runs, named_apart, read_run
 
 if TYPE_CHECKING:
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "draw_history", "main", "panels_of", "parser"]
 
-_STAGES = ("train", "val", "validation", "test", "predict")
-_ENDINGS = ("_step", "_epoch")
+_STAGE = re.compile(r"^(train|val|validation|test|predict)[_/-]|(_step|_epoch)?(/dataloader_idx_.*)?$")
 _FORMATS = (".png", ".svg", ".pdf")
 _LINES = ("-", "--", ":", "-.")
 _MOST_PANELS, _MOST_CURVES = 60, 20  # of a picture, of a panel with its legend
@@ -112,7 +113,7 @@ def draw(
     for number, (title, metrics) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(-(-len(panels) // columns), columns, number)
         for colour, (run, curves) in enumerate(zip(runs, along, strict=True)):
-            for metric, line in zip(metrics, _lines(len(metrics)), strict=True):
+            for metric, line in zip(metrics, cycle(_LINES), strict=False):
                 points = curves.get(metric, [])
                 label = visible(f"{run.name} {metric}" if several else metric)
                 shade = f"C{colour}" if several else f"C{metrics.index(metric)}"
@@ -164,19 +165,8 @@ def _new_figure(panels: int) -> Figure:
     return Figure(figsize=(5.5 * columns, 3.8 * -(-panels // columns)), layout="constrained", dpi=120)
 
 
-def _lines(count: int) -> list[str]:
-    return [_LINES[number % len(_LINES)] for number in range(count)]
-
-
 def _panel_of(metric: str) -> str:
-    name = metric.partition("/dataloader_idx_")[0]
-    for ending in _ENDINGS:
-        name = name.removesuffix(ending)
-    for stage in _STAGES:
-        for separator in ("_", "/", "-"):
-            if name.startswith(stage + separator):
-                return name.removeprefix(stage + separator)
-    return name
+    return _STAGE.sub("", metric)
 
 
 def _chosen(panels: dict[str, list[str]], wanted: Sequence[str] | None) -> dict[str, list[str]]:
@@ -191,10 +181,7 @@ def _chosen(panels: dict[str, list[str]], wanted: Sequence[str] | None) -> dict[
         elif name in names:
             chosen.setdefault(_panel_of(name), []).append(name)
         else:
-            from lt_core.errors import did_you_mean  # imports torch, which plotting does not need
-
-            hint = did_you_mean(name, names)
-            raise CommandError(f"no run logged {name!r}.{hint} There are: {_listed(names)}.", code="LT166")
+            raise CommandError(f"no run logged {name!r}.{near(name, names)} There are: {_listed(names)}.", code="LT166")
     return chosen
 
 

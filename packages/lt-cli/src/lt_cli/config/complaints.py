@@ -23,10 +23,11 @@ from jsonargparse import ArgumentParser
 from lt_cli.config.places import TOO_MUCH, ConfigPlaces, Written, unreadable
 from lt_cli.config.plugin_classes import plugin_names, with_classes
 from lt_cli.help.page import NOT_SHOWN, short_type
-from lt_core.errors import did_you_mean
+from lt_core.errors import counterpart, did_you_mean
 from lt_core.terminal import short_path
 
 _OURS = re.compile(r"^(?:\s*- )?(?P<text>.*\[LT\d{3}\])$", re.MULTILINE)
+_LOOSE = re.compile(r"unrecognized arguments: (?P<word>(?!-)\S+)")
 _REQUIRED = re.compile(r"the following arguments are required: (?P<keys>.+)")
 
 
@@ -41,6 +42,8 @@ def explain(parser: ArgumentParser, places: ConfigPlaces, message: str) -> str:
     if ours := told_inside(message, places):
         return ours
     command, parser = _command(parser)
+    if loose := _LOOSE.search(message):
+        return _without_option(parser, loose["word"])
     written = places.tree()
     written.parts |= getattr(written.parts.pop(command, None), "parts", {})
     written.parts.pop("subcommand", None)
@@ -55,19 +58,19 @@ def explain(parser: ArgumentParser, places: ConfigPlaces, message: str) -> str:
 def told_inside(message: str, places: ConfigPlaces) -> str:
     """Return lt's own error inside jsonargparse's message, with its places; empty if there is none."""
     found = _OURS.search(message)
-    return with_places(found["text"], re.findall(r"(\w+)=", found["text"]), "", places) if found else ""
+    return with_places(found["text"], places) if found else ""
 
 
-def with_places(message: str, names: Iterable[str], section: str, places: ConfigPlaces) -> str:
+def with_places(message: str, places: ConfigPlaces, names: Iterable[str] = (), section: str = "") -> str:
     """Return an error of a constructor with the places of those arguments that it names.
 
     Args:
-        message: the error; it names arguments as ``name=value``.
-        names: the constructor's arguments.
-        section: the key under which they stand: ``trainer``; empty for any.
+        message: the error.
         places: where the user wrote what.
+        names: the constructor's arguments; none: the ones that the error names as ``name=value``.
+        section: the key under which they stand: ``trainer``; empty for any.
     """
-    named = [name for name in names if re.search(rf"\b{name}\b", message)]
+    named = [name for name in names or re.findall(r"(\w+)=", message) if re.search(rf"\b{name}\b", message)]
     sections = [section] if section else ["trainer", "model", "data"]
     found = [place for name in named for each in sections if (place := places.find(each, name))]
     return "\n".join([message, *(f"  {place.where}: {place.key}" for place in found)])
@@ -174,8 +177,19 @@ def _unknown(known: Iterable[str], written: Written, group: str, name: str, owne
     """Return the complaint about an unknown argument, with near names or all of them."""
     inside = [dest.removeprefix(f"{group}.") for dest in known if dest.startswith(group) and dest != "==SUPPRESS=="]
     choices = list(dict.fromkeys(dest.partition(".")[0] for dest in inside))
-    hint = did_you_mean(name, choices) or (f" It has: {', '.join(choices)}." if choices else "")
+    deeper = f" Did you mean '--trainer.{name}'?" * (f"trainer.{name}" in known)
+    meant = counterpart("Trainer()" if group == "trainer" else f"{owner}()", name, written.class_path)
+    hint = deeper or meant or did_you_mean(name, choices) or f" It has: {', '.join(choices)}."
     return f"{written.at}{owner or group or 'lt'} has no argument {name!r}.{hint} [LT153]"
+
+
+def _without_option(parser: ArgumentParser, word: str) -> str:
+    """Return the complaint about a word that no argument takes: a file, or ``max_epochs=3``."""
+    name, equals, value = word.partition("=")
+    written = next((action.dest for action in parser._actions if f".{action.dest}".endswith(f".{name}")), name)
+    option = {".ckpt": "ckpt_path", ".yaml": "config", ".yml": "config"}.get(Path(word).suffix, "NAME")
+    remedy = f"{written}={value}" if equals else f"{option} {word}"
+    return f"{word!r}: expected --NAME VALUE or --NAME=VALUE. Write --{remedy}. [LT777]"
 
 
 def _missing(keys: Iterable[str], owner: str, places: ConfigPlaces | None = None) -> str:
@@ -267,12 +281,18 @@ def _no_yaml(places: ConfigPlaces) -> str:
     return f"{place}: this is not valid YAML: {detail}. [LT156]"
 
 
+def _options(words: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the words as options, each with the value behind it."""
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        option, equals, value = word.partition("=")
+        yield option, value if equals else following
+
+
 def _absent(words: list[str]) -> str:
     """Return the complaint about a configuration file that is not there, and which of that folder was meant."""
-    for word, following in zip(words, [*words[1:], ""], strict=False):
-        name, equals, value = word.partition("=")
-        path = Path(value if equals else following)
-        if name in ("--config", "-c") and path.suffix and not path.is_file():
+    for option, value in _options(words):
+        path = Path(value)
+        if option in ("--config", "-c") and path.suffix and not path.is_file():
             names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
             return f"--config: there is no file {short_path(path)!r}.{did_you_mean(path.name, names)} [LT157]"
     return ""
@@ -280,9 +300,7 @@ def _absent(words: list[str]) -> str:
 
 def _no_help(words: list[str]) -> str:
     """Return the complaint about ``--trainer.callbacks.help NAME`` where no class has that name."""
-    for word, following in zip(words, [*words[1:], ""], strict=False):
-        option, equals, value = word.partition("=")
-        name = value if equals else following
+    for option, name in _options(words):
         if not option.endswith(".help") or not name.isidentifier():
             continue
         if name in (known := plugin_names(option.removesuffix(".help").rpartition(".")[2])):
