@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader
 
 import lt as pl
 from lt.callbacks import ModelCheckpoint
-from lt_huggingface import PushToHub, SavePretrained, TransformersModule, load_adapters
+from lt_huggingface import PushToHub, SavePretrained, TransformersModule, load_adapters, tokenize_chat
+from lt_recipes import chunked_cross_entropy, pack, schedule
 
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
@@ -173,3 +174,85 @@ def test_the_model_is_pushed_when_the_fit_ends(tmp_path):
     push = PushToHub("me/tiny", tmp_path / "model", client=client)
     trainer(tmp_path, max_steps=2, callbacks=[push]).fit(TransformersModule(model()), loader())
     assert client.asked == [("create", "me/tiny", True), ("upload", "me/tiny", str(tmp_path / "model"))]
+
+
+def llama():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 30, "hidden_size": 16, "intermediate_size": 32}
+    config = transformers.LlamaConfig(**sizes, num_hidden_layers=2, num_attention_heads=2)
+    return transformers.LlamaForCausalLM(config)
+
+
+@pytest.mark.parametrize("make", [llama, lambda: model(dropout=0.0)], ids=["Llama", "GPT-2"])
+def test_packed_documents_have_the_loss_of_padded_ones(make, tmp_path):
+    assert make().config.use_cache  # with which transformers would take them for a single document
+    found = []
+    for collated in (collate, lambda rows: pack([{"input_ids": row} for row in rows])):
+        data = DataLoader(ROWS, batch_size=6, collate_fn=collated)
+        module = TransformersModule(make(), lr=1e-3)
+        run = trainer(tmp_path, max_epochs=1)
+        run.fit(module, data)
+        found.append((run.validate(module, data, verbose=False)[0]["val_loss"], module))
+    (padded, one), (packed, other) = found
+    assert packed == pytest.approx(padded, rel=1e-6)
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    batch = next(iter(data))
+    first = one.predict_step({"input_ids": batch["input_ids"][:, :3]}, 0)
+    torch.testing.assert_close(one.predict_step(batch, 0)[:, :3], first, rtol=1e-4, atol=1e-5)
+
+
+def test_the_loss_in_chunks_is_that_of_the_model():
+    net, ids = llama(), torch.randint(0, 30, (3, 9))
+    hidden = net.model(input_ids=ids).last_hidden_state[:, :-1]
+    ours = chunked_cross_entropy(hidden, net.lm_head.weight, ids[:, 1:], chunk=4)
+    torch.testing.assert_close(ours, net(input_ids=ids, labels=ids).loss, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs", "arguments"),
+    [
+        ("constant", "constant_with_warmup", {}),
+        ("linear", "linear", {}),
+        ("cosine", "cosine", {}),
+        ("warmup_stable_decay", "warmup_stable_decay", {"num_decay_steps": 5, "decay_type": "linear"}),
+    ],
+)
+def test_a_schedule_has_the_rates_of_transformers(name, theirs, arguments):
+    rates = []
+    for own in (True, False):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.3)
+        if own:
+            made = schedule(optimizer, name, 20, warmup=4, decay=5)["scheduler"]
+        else:
+            made = transformers.get_scheduler(theirs, optimizer, 4, 20, scheduler_specific_kwargs=arguments)
+        rates.append([])
+        for _ in range(20):
+            rates[-1].append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            made.step()
+    assert rates[0] == pytest.approx(rates[1])
+
+
+TEMPLATE = (
+    "{% for m in messages %}{{ '<' + m.role + '> ' }}{% if m.role == 'assistant' %}{% generation %}"
+    "{{ m.content + ' </s> ' }}{% endgeneration %}{% else %}{{ m.content + ' ' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}"
+)
+
+
+def test_the_assistants_tokens_are_those_that_a_template_marks_itself():
+    tokenizers = pytest.importorskip("tokenizers")
+    words = ["[UNK]", "</s>", "<system>", "<user>", "<assistant>", *"abcdefgh"]
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]")
+    )
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, chat_template=TEMPLATE)
+    said = [("system", "a b"), ("user", "c"), ("assistant", "d e f"), ("user", "g"), ("assistant", "h")]
+    messages = [{"role": role, "content": text} for role, text in said]
+    marked = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
+    chat = tokenize_chat(tokenizer, messages)
+    assert chat["input_ids"] == list(marked["input_ids"])
+    spoken = zip(chat["input_ids"], marked["assistant_masks"], strict=True)
+    assert chat["labels"] == [token if mark else -100 for token, mark in spoken]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +14,7 @@ from lt_core.module import LightningModule
 
 __all__ = ["TransformersModule"]
 
-IGNORED = -100
-"""The label that counts nothing, as in transformers."""
+Schedule = Literal["linear", "cosine", "constant", "warmup_stable_decay"]
 
 
 class TransformersModule(LightningModule):
@@ -24,7 +22,8 @@ class TransformersModule(LightningModule):
 
     Logged are ``train_loss``, ``val_loss`` and ``test_loss``; metrics are yours to log in :meth:`on_output`. Where
     tokens have labels, means weigh each of them the same, over accumulated batches and ranks too, however they are
-    padded. ``predict_step`` returns the logits. Checkpoints hold the weights of ``model`` and no code; to load one:
+    padded. Packed documents (``position_ids`` that begin anew: ``collate_fn=lt.data.pack``) do not see each other.
+    ``predict_step`` returns the logits. Checkpoints hold the weights of ``model`` and no code; to load one:
     ``TransformersModule.load_from_checkpoint(path, model=model)``.
 
     Args:
@@ -32,7 +31,8 @@ class TransformersModule(LightningModule):
         lr: the highest learning rate.
         weight_decay: for parameters of two and more dimensions; biases and norms have none.
         warmup_steps: optimizer steps in which the rate rises from 0; a share of all where it is below 1.
-        schedule: after the warmup: ``"linear"`` and ``"cosine"`` fall to 0 at the last step, ``"constant"`` stays.
+        schedule: after the warmup: ``"linear"`` and ``"cosine"`` fall to 0 at the last step, ``"constant"`` stays, and
+            ``"warmup_stable_decay"`` stays and falls to 0 in the last fifth.
 
     Raises:
         ConfigError: for a schedule that is none of these.
@@ -44,12 +44,13 @@ class TransformersModule(LightningModule):
         lr: float = 5e-5,
         weight_decay: float = 0.01,
         warmup_steps: float = 0,
-        schedule: Literal["linear", "cosine", "constant"] = "linear",
+        schedule: Schedule = "linear",
     ) -> None:
         super().__init__()
-        if schedule not in _FALLS:
+        if schedule not in get_args(Schedule):
             raise ConfigError(
-                f"TransformersModule(schedule={schedule!r}): expected {', '.join(map(repr, _FALLS))}.", code="LT930"
+                f"TransformersModule(schedule={schedule!r}): expected {', '.join(map(repr, get_args(Schedule)))}.",
+                code="LT930",
             )
         self.save_hyperparameters(ignore=["model"])
         self.model = model.train()
@@ -65,6 +66,8 @@ class TransformersModule(LightningModule):
 
     def forward(self, **inputs: Any) -> Any:
         """Return the model's output."""
+        if self._is_causal() and "position_ids" in inputs:
+            inputs.setdefault("use_cache", False)  # with a cache, transformers takes packed documents for a single one
         return self.model(**inputs)
 
     def training_step(self, batch: Mapping[str, Any], batch_idx: int) -> Tensor | dict[str, Tensor]:
@@ -80,7 +83,7 @@ class TransformersModule(LightningModule):
         self._evaluate(batch, "test")
 
     def predict_step(self, batch: Mapping[str, Any], batch_idx: int) -> Any:
-        output = self.model(**{name: value for name, value in batch.items() if name != "labels"})
+        output = self(**{name: value for name, value in batch.items() if name != "labels"})
         logits = getattr(output, "logits", None)
         return output if logits is None else logits
 
@@ -93,9 +96,11 @@ class TransformersModule(LightningModule):
         ]
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=self.hparams["lr"])
         total, warmup = self.trainer.estimated_stepping_batches, self.hparams["warmup_steps"]
-        warmup = warmup if warmup >= 1 or not warmup else warmup * total
-        factor = partial(_factor, warmup=warmup, total=total, fall=_FALLS[self.hparams["schedule"]])
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        if 0 < warmup < 1:
+            warmup *= total
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: _factor(step, warmup, total, self.hparams["schedule"])
+        )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def _loss(self, batch: Mapping[str, Any], stage: str) -> Tensor:
@@ -105,7 +110,7 @@ class TransformersModule(LightningModule):
                 f"received {type(batch).__name__}. Have collate_fn return one.",
                 code="LT931",
             )
-        output = self.model(**batch)
+        output = self(**batch)
         loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
         if loss is None:
             raise HookError(
@@ -128,28 +133,24 @@ class TransformersModule(LightningModule):
         labels = batch.get("labels")
         if not isinstance(labels, Tensor) or labels.ndim < 2 or labels.is_floating_point():
             return None
-        computed_by = getattr(getattr(self.model, "loss_function", None), "__name__", "")
-        shifted = computed_by == "ForCausalLMLoss"  # where the first label is nobody's next token
-        return ((labels[..., 1:] if shifted else labels) != IGNORED).sum()
+        return (
+            (labels[..., 1:] if self._is_causal() else labels) != -100
+        ).sum()  # the label that counts nothing, as in transformers
+
+    def _is_causal(self) -> bool:
+        """Return whether the model predicts each label from the token before it, so that the first has none."""
+        return getattr(getattr(self.model, "loss_function", None), "__name__", "") == "ForCausalLMLoss"
 
 
-def _linear(done: float) -> float:
-    return 1 - done
-
-
-def _cosine(done: float) -> float:
-    return (1 + math.cos(math.pi * done)) / 2
-
-
-def _constant(done: float) -> float:
-    return 1.0
-
-
-_FALLS = {"linear": _linear, "cosine": _cosine, "constant": _constant}
-"""The part of the highest rate, by the share of the steps that is done since the warm-up."""
-
-
-def _factor(step: int, warmup: float, total: float, fall: Any) -> float:
+def _factor(step: int, warmup: float, total: float, schedule: str) -> float:
+    """Return the part of the highest rate at an optimizer step."""
     if step < warmup:
         return step / warmup
-    return float(fall(min(1.0, (step - warmup) / max(1.0, total - warmup))))
+    done = min(1.0, (step - warmup) / max(1.0, total - warmup))
+    falls = {
+        "linear": 1 - done,
+        "cosine": (1 + math.cos(math.pi * done)) / 2,
+        "constant": 1.0,
+        "warmup_stable_decay": min(1.0, 5 * (1 - done)),
+    }
+    return falls[schedule]

@@ -115,8 +115,7 @@ def load_adapters(model: nn.Module, folder: str | PathLike[str], adapter: str = 
         )
     found = load_file(file)
     own = get_peft_model_state_dict(model, adapter_name=adapter)
-    shapes = ({name: tuple(value.shape) for name, value in state.items()} for state in (found, own))
-    theirs, ours = shapes
+    theirs, ours = ({name: tuple(value.shape) for name, value in state.items()} for state in (found, own))
     if theirs != ours:
         differs = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         name = differs[0]

@@ -14,9 +14,10 @@ __all__ = ["pack", "packed_mask"]
 def pack(documents: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
     """Put documents behind each other in one row: a ``collate_fn`` beside ``TokenBudget(..., padded=False)``.
 
-    Models with their own positions and mask read ``position_ids``, which begin anew with each document: those of
-    transformers by themselves, where no ``attention_mask`` is given; your own by :func:`packed_mask`. So each token's
-    loss is the one of its document alone.
+    ``position_ids`` begin anew with each document. A model of your own masks its attention by :func:`packed_mask`;
+    those of transformers do so themselves where they get no ``attention_mask`` and ``use_cache=False`` (with the cache
+    that they make by default, documents see each other; lt-huggingface's ``TransformersModule`` turns it off). Then
+    each token's loss is the one of its document alone.
 
     Reference: Krell et al., "Efficient Sequence Packing without Cross-contamination",
     https://arxiv.org/abs/2107.02027.

@@ -1,5 +1,6 @@
 # Written by tools/stubs.py from [tool.lt.names] of the packages.
 
+from lt_huggingface.chat import tokenize_chat as tokenize_chat
 from lt_huggingface.hub import PushToHub as PushToHub
 from lt_huggingface.module import TransformersModule as TransformersModule
 from lt_huggingface.pretrained import SavePretrained as SavePretrained
@@ -10,4 +11,5 @@ __all__ = [
     "SavePretrained",
     "TransformersModule",
     "load_adapters",
+    "tokenize_chat",
 ]

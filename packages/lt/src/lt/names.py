@@ -117,6 +117,7 @@ NAMES: dict[str, dict[str, str]] = {
         "SavePretrained": "lt_huggingface:SavePretrained",
         "TransformersModule": "lt_huggingface:TransformersModule",
         "load_adapters": "lt_huggingface:load_adapters",
+        "tokenize_chat": "lt_huggingface:tokenize_chat",
     },
     "launchers": {
         "ForkLauncher": "lt_strategies.launch.processes:ForkLauncher",
