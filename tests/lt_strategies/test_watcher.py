@@ -3,6 +3,8 @@
 import faulthandler
 import math
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,6 +18,7 @@ from lt_core.strategy import Strategy
 from lt_strategies import group
 from lt_strategies.job import RankClient, made_folder
 from lt_strategies.launch.self_watch import SelfWatch
+from lt_strategies.launch.start import run_here
 from lt_strategies.watch import flight, page, rhythm
 from lt_strategies.watch.page import DUMP_SIGNAL, STEPPING, Line, Page
 from lt_strategies.watch.watch import Watch
@@ -400,6 +403,63 @@ def test_a_run_that_a_rank_watches_itself_leaves_no_thread():
     for thread in seen:
         thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in seen)
+
+
+RUNS_IN_HOOKS = """
+import time
+from lt_core.strategy import Strategy
+from lt_strategies.launch.start import run_here
+from lt_strategies.watch import rhythm
+
+rhythm.STILL, rhythm.WORK = 0.5, float("inf")  # asked where it stands at every look, as after 10 s without work
+
+
+class TwoRanks(Strategy):
+    world_size = 2
+
+
+def run(*inner):
+    strategy, seen = TwoRanks(), []
+
+    def fit():
+        seen.append(strategy.supervisor)
+        for each in inner:
+            seen.extend(run(*each))
+            time.sleep(2.5)
+        return seen
+
+    return run_here(fit, (), strategy)
+
+
+first, second = run([], [[]]), run([])
+print(len(first), len(set(first)), first[0].folder.exists(), len(set(second)), first[0] is second[0])
+"""
+
+
+def test_a_rank_watches_itself_once_however_many_runs_are_in_its_hooks():
+    """The watch of an inner run took the handler along by which the outer one is asked: the signal ended the rank."""
+    found = subprocess.run(
+        [sys.executable, "-c", RUNS_IN_HOOKS], check=False, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split() == ["4", "1", "False", "1", "False"], "runs, their watches, the folder after them"
+
+
+def test_a_batch_of_an_inner_run_is_a_sign_of_life_of_the_outer_one():
+    outer = TwoRanks()
+
+    def validate():
+        inner.supervisor.batch_done("validate")
+
+    def fit():
+        before = outer.supervisor.line(0)
+        run_here(validate, (), inner)
+        return before, outer.supervisor.line(0)
+
+    inner = TwoRanks()
+    before, after = run_here(fit, (), outer)
+    assert after.beat > before.beat
+    assert (after.state, after.batches, after.phase) == (before.state, before.batches, before.phase)
 
 
 def test_an_error_that_all_ranks_raise_by_agreement_is_no_failure(monkeypatch):

@@ -182,7 +182,7 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
         if isinstance(payload, tuple):  # forked: no thread of the parent is here, of its OpenMP pool or its groups
             torch.set_num_threads(1)
             gc.freeze()  # a group that is collected joins its threads
-        if isinstance(payload, bytes):
+        else:
             reset_seed()  # of the devices too, which a process just started has not opened
             payload = pickle.loads(payload)
         fn, args, strategy, generators = payload

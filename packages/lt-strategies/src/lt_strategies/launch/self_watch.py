@@ -18,7 +18,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 from torch.distributed.distributed_c10d import Store
 
@@ -41,22 +43,31 @@ _LINGER = 20.0
 
 
 class SelfWatch(RankClient):
-    """The client and the watcher of one rank, for one run.
+    """The client and the watcher of one rank, for one run and those in its hooks.
 
     Args:
         strategy: says who this process is, and its ``step_deadline``.
     """
+
+    around: ClassVar[SelfWatch | None] = None
+    """The watch of the run that this process is in. It takes the runs in its hooks too: their batches are its signs of
+    life, and a watch of their own would take the handler of the signal along that asks this one for its stack."""
+
+    _lost = 0  # ranks that are gone
 
     def __init__(self, strategy: Ranks) -> None:
         self._done = threading.Event()
         super().__init__(made_folder(strategy.world_size), strategy.rank, strategy.world_size)
         deadline = getattr(strategy, "step_deadline", 600.0)
         self._pause = max(1.0, self.world_size / 256)
-        self._watch = Watch(self.folder, {self.rank: _Self()}, self.world_size, deadline, pause=self._pause)
+        me: Any = SimpleNamespace(status=lambda: None, send=partial(os.kill, os.getpid()))
+        self._watch = Watch(self.folder, {self.rank: me}, self.world_size, deadline, pause=self._pause)
         self._thread = threading.Thread(target=self._look, name="lt-self-watch", daemon=True)
-        self._lost = 0
 
     def run(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
+        if SelfWatch.around is self:
+            return super().run(fn, args, strategy)
+        SelfWatch.around = self
         self._thread.start()
         try:
             return super().run(fn, args, strategy)
@@ -65,6 +76,7 @@ class SelfWatch(RankClient):
                 self._linger()
             raise
         finally:
+            SelfWatch.around = None
             if not self.is_fork:
                 self._end_watch()
 
@@ -95,13 +107,13 @@ class SelfWatch(RankClient):
         end, before = time.monotonic() + max(_PATIENCE, self.world_size / 64), dict[int, bytes]()
         try:
             while store is not None:
-                silent = list(missing(store, "failed", range(self.world_size)))
-                reports = [r for r in self._reports(store, silent) if not r["consequence"]]
-                if reports:
-                    first = min(reports, key=lambda found: float(found["time"]))
+                told = self._reports(store)
+                if causes := [found for found in told if not found["consequence"]]:
+                    first = min(causes, key=lambda found: found["time"])
                     head = f"Rank {first['rank']} of {self.world_size} failed {first['place']}: {first['error']}"
                     calls = flight.differences({self.rank: flight.recorded(), **calls_in([first])})
                     return Verdict(first["rank"], f"{head}\n\n{first['traceback']}\n\n{calls}".rstrip())
+                silent = sorted(set(range(self.world_size)) - {found["rank"] for found in told})
                 if not silent:
                     return None  # all see a broken connection, and none is its cause
                 before = before or {rank: _line(store, rank) for rank in silent[:NAMED]}
@@ -117,23 +129,24 @@ class SelfWatch(RankClient):
         if not lines:
             return None
         self._lost = len(lines)
-        rank, line = lines[0]
-        others = f" So are ranks {', '.join(str(other) for other, _ in lines[1:])}." if lines[1:] else ""
+        (rank, line), *others = lines
+        also = f" So are ranks {', '.join(str(other) for other, _ in others)}." if others else ""
         where = line.decode().partition(" ")[2] or "when the ranks met"
         text = (
             f"Rank {rank} of {self.world_size} is gone without a word, last heard of {where}, up to {self._pause:g} s "
             f"before (this rank is {self._line.place}): killed, perhaps "
         )
-        return Verdict(rank, f"{text}(out of memory, or a job limit), or its node is lost.{others}")
+        return Verdict(rank, f"{text}(out of memory, or a job limit), or its node is lost.{also}")
 
-    def _reports(self, store: Store, silent: list[int]) -> list[dict[str, Any]]:
-        spoke = sorted(set(range(self.world_size)) - set(silent))
-        return [json.loads(found) for found in store.multi_get([f"failed/{rank}" for rank in spoke])] if spoke else []
+    def _reports(self, store: Store) -> list[dict[str, Any]]:
+        ranks = range(self.world_size)
+        spoke = [f"failed/{rank}" for rank in {*ranks} - {*missing(store, "failed", ranks)}]
+        return [json.loads(found) for found in store.multi_get(spoke)] if spoke else []
 
     def _calls_of_all(self) -> dict[int, list[flight.Call]]:
         with contextlib.suppress(RuntimeError, OSError):
             if (store := group.last_store()) is not None:
-                return calls_in(self._reports(store, list(missing(store, "failed", range(self.world_size)))))
+                return calls_in(self._reports(store))
         return {}
 
     def _post(self, found: dict[str, Any]) -> None:
@@ -156,25 +169,20 @@ class SelfWatch(RankClient):
 
     def _look(self) -> None:
         """Say in the store how far this rank is, and end it where it hangs, or waits for one that has failed."""
-        pause, beats, late = self._pause, 0, 0.0
-        while not self._done.wait(pause):
-            beats += 1
+        late = 0.0
+        while not self._done.wait(self._pause):
             with contextlib.suppress(RuntimeError, OSError):
                 if (store := group.last_store()) is not None:
-                    store.set(f"line/{self.rank}", f"{beats} {self._line.place}")
-                    late += pause if store.check(["cause"]) else 0.0
-                    if late > _GRACE and page.read_report(self.folder, self.rank) is None:
-                        self._follow()
+                    store.set(f"line/{self.rank}", f"{time.monotonic()} {self._line.place}")
+                    late += self._pause * store.check(["cause"])
+                    # gloo's connections last as long as that one's process, so this one waits
+                    waits = late > _GRACE and page.read_report(self.folder, self.rank) is None
+                    if waits and (cause := self.wait_for_verdict(_PATIENCE)) is not None:
+                        report(cause.text)
+                        self._exit()
             verdict = self._watch.look()
             if verdict is not None and verdict.hangs:
                 self._end(verdict)
-
-    def _follow(self) -> None:
-        """End this rank after another one: gloo's connections last as long as that one's process, so it waits."""
-        verdict = self.wait_for_verdict(_PATIENCE)
-        if verdict is not None:
-            report(verdict.text)
-            self._exit()
 
     def _end(self, verdict: Verdict) -> None:
         report(verdict.text)
@@ -196,16 +204,6 @@ class SelfWatch(RankClient):
         shutil.rmtree(self.folder, ignore_errors=True)
         sys.stdout.flush()
         os._exit(1)  # nothing else ends a main thread that hangs in a system call
-
-
-class _Self:
-    """This process, as a watch sees a rank's."""
-
-    def status(self) -> int | None:
-        return None
-
-    def send(self, number: int) -> None:
-        os.kill(os.getpid(), number)
 
 
 def _line(store: Store, rank: int) -> bytes:

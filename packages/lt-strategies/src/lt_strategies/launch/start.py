@@ -24,7 +24,9 @@ def run_here(fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Rank
     if mine is not None:
         return mine.run(fn, args, strategy)
     try:
-        return fn(*args) if strategy.world_size == 1 else SelfWatch(strategy).run(fn, args, strategy)
+        return (
+            fn(*args) if strategy.world_size == 1 else (SelfWatch.around or SelfWatch(strategy)).run(fn, args, strategy)
+        )
     except Exception as error:
         if "TORCHELASTIC_ERROR_FILE" in os.environ:
             _write_error_file(error)
