@@ -168,6 +168,26 @@ def test_activations_of_a_batch_are_counted_where_a_step_runs_without_memory(exp
     assert not hasattr(model, "layer")
 
 
+class HoldsTensors(Learns):
+    """Tensors that are neither parameters nor buffers, in each kind of place."""
+
+    def __init__(self):
+        super().__init__()
+        self.mask, self.masks, self.named = torch.ones(4), [torch.ones(4)], {"one": (torch.ones(4),)}
+        self.grown = torch.ones(4, requires_grad=True) * 2  # no leaf
+
+    def training_step(self, batch):
+        mask = self.mask * self.masks[0] * self.named["one"][0] * self.grown.detach()
+        return super().training_step([batch[0] * mask])
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_activations_are_counted_where_a_module_holds_tensors(explained, strategy):
+    text = explained(model=HoldsTensors(), devices=2, accelerator="cuda", strategy=strategy)
+    assert "activations of a batch: <0.001 more" in text
+    assert "parameters 0.00" in text
+
+
 @pytest.mark.parametrize(("precision", "expected"), [("32-true", "0.800"), ("bf16-true", "0.400")])
 def test_activations_are_of_the_run_s_precision(capsys, precision, expected):
     trainer = Trainer(accelerator="cpu", precision=precision, logger=False, enable_checkpointing=False)

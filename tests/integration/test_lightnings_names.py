@@ -63,6 +63,14 @@ def test_a_private_name_that_nobody_answers_is_an_import_error_with_the_way_of_l
         name("strategies.fsdp:_get_full_state_dict_context")
 
 
+@pytest.mark.parametrize("wanted", ["metrics", "metrics.functional", "metrics.classification.accuracy"])
+def test_a_module_without_a_counterpart_is_an_import_error_with_the_way_of_lt(name, wanted):
+    with pytest.raises(ModuleNotFoundError, match=r"lt has no counterpart of .*metrics: .*torchmetrics. \[LT168\]"):
+        name(f"{wanted}:Accuracy")
+    with pytest.raises(ModuleNotFoundError, match="No module named"):
+        name("nothing_of_this_name:Accuracy")
+
+
 def test_a_package_that_overrides_load_from_checkpoint_reads_the_file_by_lightnings_helper(name, tmp_path):
     from lt.demos import BoringModel
 

@@ -34,6 +34,14 @@ def test_numbers_that_json_lacks_are_read(tmp_path):
     assert read_run(tmp_path).curves["loss"] == [(1.0, float("inf"))]
 
 
+@pytest.mark.parametrize("named", ["", "wandb", "wandb/run-1", "wandb/run-1/run-1.wandb"])
+def test_a_run_of_wandb_is_told_from_one_without_metrics(named, tmp_path):
+    (tmp_path / "wandb/run-1").mkdir(parents=True)
+    (tmp_path / "wandb/run-1/run-1.wandb").write_bytes(b":W&B")
+    with pytest.raises(CommandError, match=r"holds none of metrics.csv.*logger=\['wandb', 'csv'\].*LT166"):
+        find_runs([tmp_path / named])
+
+
 # ---- event files -----------------------------------------------------------------------------------------------------
 
 

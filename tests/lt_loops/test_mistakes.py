@@ -330,6 +330,18 @@ OPTIMIZERS = [
         way_out="{'lr_scheduler': {'scheduler': scheduler, 'interval': ...}}",
     ),
     row("return {'optimizer': optimizer, 'monitor': 3}", "'monitor' is an int", way_out="such as 'val_loss'"),
+    *(
+        row(
+            f"return {returned}",
+            "One optimizer has 'frequency': 2",
+            way_out="{'lr_scheduler': {'scheduler': scheduler, 'frequency': 2}}",
+        )
+        for returned in (
+            "{'optimizer': optimizer, 'frequency': 2}",
+            "{'optimizer': optimizer, 'lr_scheduler': scheduler, 'frequency': 2}",
+            "[{'optimizer': optimizer, 'frequency': 2}]",
+        )
+    ),
     row("return [{'optimizer': optimizer, 'frequency': 0}]", "'frequency' is 0", way_out="1 or more"),
     row(
         "return [{'optimizer': optimizer, 'frequency': 2}, {'optimizer': second}]",

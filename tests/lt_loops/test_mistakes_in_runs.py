@@ -223,6 +223,18 @@ MODELS = [
     row("fit(WrongMonitor(), loader, loader)", "'val_los', which was not logged", way_out="Did you mean 'val_loss'?"),
     row("fit(OnPlateau(), loader)", "'val_loss', which was not logged", way_out="Log it", kind=LtWarning),
     row("fit(Frozen(), loader)", "no parameter leads to", way_out="All its parameters are frozen", kind=RuntimeError),
+    row(
+        "fit(net, [[torch.ones(2, 2).numpy()]])",
+        "not numpy.ndarray",
+        way_out="write torch.from_numpy(array).float(). [LT128]",
+        kind=TypeError,
+    ),
+    row(
+        "validate(AddsFloat(), [torch.ones(2, 2).numpy()])",
+        "no attribute 'float'",
+        way_out="write torch.from_numpy(array).float(). [LT128]",
+        kind=AttributeError,
+    ),
     row("fit(DoubleData(), loader)", "Double and Float", way_out="convert the data", kind=RuntimeError),
     row(
         "fit(Sparse(), loader, gradient_clip_val=1.0)",
@@ -399,6 +411,11 @@ class Sparse(Net):
 
     def training_step(self, batch, batch_idx):
         return self.words(torch.tensor([1])).sum()
+
+
+class AddsFloat(Net):
+    def validation_step(self, batch, batch_idx):
+        return batch.float()
 
 
 class NaNLoss(Net):

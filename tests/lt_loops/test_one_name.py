@@ -268,3 +268,20 @@ def test_a_metric_object_of_several_values_is_an_error_that_says_how_to_log_them
     metric = ByClass(0.0)
     with pytest.raises(LogError, match=r"ByClass.compute\(\) gives several.*\(acc_no, acc_yes\).*log_dict.*LT519"):
         trainer().validate(Logs(), data(), verbose=False)
+
+
+@pytest.mark.parametrize("on_step", [True, False])
+@pytest.mark.parametrize("value", [torch.ones(2, 2), torch.ones(3), torch.ones(2, 2).numpy()])
+def test_a_metric_object_of_a_matrix_is_an_error_that_says_how_to_log_it(value, on_step, trainer):
+    class Matrix(Metric):
+        def compute(self):
+            return value
+
+    class Logs(Net):
+        def validation_step(self, batch, batch_idx):
+            self.log("confusion", metric, on_step=on_step, on_epoch=True)
+
+    metric = Matrix(0.0)
+    told = r"'confusion'.*Matrix.compute\(\) gives the shape \(.*expected one value.*compute\(\).mean\(\)\).*LT519"
+    with pytest.raises(LogError, match=told):
+        trainer().validate(Logs(), data(), verbose=False)

@@ -119,7 +119,12 @@ class _Finder(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         below = path_below_root(fullname)
-        if below is None or not _is_answered(below):
+        if below is None:
+            return None
+        if not _is_answered(below):
+            outer, _, name = below.rpartition(".")
+            if advice := why_gone(outer, name):
+                raise ModuleNotFoundError(f"lt has no counterpart of {fullname}: {advice}. [LT168]")
             return None
         return importlib.util.spec_from_loader(fullname, _Loader(below), is_package=True)
 

@@ -302,10 +302,9 @@ def _copied(module: nn.Module, device: str, narrow: torch.dtype | None = None) -
     """
     memo: dict[int, Any] = {}
     for part in module.modules():
-        buffers = list(part.buffers(recurse=False))
-        dtype = None if any(buffer.is_floating_point() for buffer in buffers) else narrow
-        for tensor in (*buffers, *part.parameters(recurse=False)):
-            memo[id(tensor)] = _elsewhere(tensor, device, dtype)
+        dtype = None if any(buffer.is_floating_point() for buffer in part.buffers(recurse=False)) else narrow
+        for tensor in _tensors(vars(part)):  # those of attributes too
+            memo[id(tensor)] = _elsewhere(tensor, device, dtype if isinstance(tensor, nn.Parameter) else None)
     return copy.deepcopy(module, memo)
 
 
@@ -331,8 +330,12 @@ def _gb(size: float) -> str:
     return f"{size / 1e9:.3f}" if size >= 5e5 or not size else "<0.001"
 
 
-def _tensors(entry: dict[str, Any]) -> Iterator[Tensor]:
-    return (value for value in entry.values() if isinstance(value, Tensor))
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _tensors(each)
 
 
 def _parts(strategy: Strategy, spread: tuple[str, ...] = ("data", "shard", "tensor")) -> int:

@@ -77,10 +77,15 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        below = [path] if path.is_file() or _has_metrics(path) else _runs_below(path)
+        below = [path] if (path.is_file() and path.suffix != ".wandb") or _has_metrics(path) else _runs_below(path)
         if not below:
             missing = "is not there" if not path.exists() else f"holds none of {', '.join(_FILES)}"
-            raise CommandError(f"{path} {missing}. Name the folder of a run: lightning_logs/version_0.", code="LT166")
+            remedy = "Name the folder of a run: lightning_logs/version_0."
+            if path.suffix == ".wandb" or any(path.rglob("*.wandb")):
+                remedy = (
+                    "W&B's file is for W&B: `wandb sync`. Trainer(logger=['wandb', 'csv']) leaves what lt plot reads."
+                )
+            raise CommandError(f"{path} {missing}. {remedy}", code="LT166")
         found += below
     return found
 

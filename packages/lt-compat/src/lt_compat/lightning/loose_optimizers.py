@@ -46,21 +46,21 @@ class _Loose:
     def __call__(self) -> Any:
         returned, automatic = self.own(), self.module.automatic_optimization
         if isinstance(returned, Mapping):
-            return _entry(returned, automatic=automatic)
+            return _entry(returned, automatic=automatic, turns=False)
         if not isinstance(returned, list | tuple) or not returned:
             return returned
         if all(isinstance(item, Mapping) and "optimizer" in item for item in returned):
-            return [_entry(item, automatic=automatic) for item in returned]
+            return [_entry(item, automatic=automatic, turns=len(returned) > 1) for item in returned]
         if automatic and len(returned) == 2 and isinstance(returned[0], list):
             return returned[0], _schedulers(returned[1])
         return returned
 
 
-def _entry(given: Mapping[Any, Any], *, automatic: bool) -> Any:
+def _entry(given: Mapping[Any, Any], *, automatic: bool, turns: bool) -> Any:
     """Return the dict of an optimizer without unknown keys; another dict as it is."""
     if "optimizer" not in given:
         return given
-    known = (*_KEYS, "frequency") if automatic else _KEYS  # of 1.x: batches in a row for each optimizer
+    known = (*_KEYS, "frequency") if automatic and turns else _KEYS  # of 1.x: batches in a row for each optimizer
     _warn_of_unknown(given, known, "optimizer configuration", _belongs)
     kept = {key: value for key, value in given.items() if key in known}
     if not isinstance(kept.get("monitor"), str):

@@ -231,11 +231,14 @@ class Slot:
             self._check_single(self.last)
 
     def _check_single(self, value: Any) -> Any:
-        if isinstance(value, Mapping):
+        named = isinstance(value, Mapping)
+        if named or (value.numel() if isinstance(value, Tensor) else getattr(value, "size", 1)) != 1:
+            several = f"several values ({', '.join(map(str, value))})" if named else f"the shape {tuple(value.shape)}"
+            remedy = "_dict(metric.compute())" if named else f"({self.name!r}, metric.compute().mean())"
             raise LogError(
-                f"self.log({self.name!r}) in {self.phase.name!r}: {type(self.metric).__name__}.compute() gives several "
-                f"values ({', '.join(map(str, value))}), expected one. Write self.log_dict(metric.compute()) at the "
-                "epoch's end, and metric.reset() after it.",
+                f"self.log({self.name!r}) in {self.phase.name!r}: {type(self.metric).__name__}.compute() gives "
+                f"{several}, expected one value. Write self.log{remedy} at the epoch's end, and metric.reset() after "
+                "it.",
                 code="LT519",
             )
         return value

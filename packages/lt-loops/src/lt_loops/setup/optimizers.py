@@ -91,6 +91,13 @@ def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
     schedulers = [read_scheduler(scheduler, monitor, optimizers, module) for scheduler, monitor in wanted]
     foreign = frozenset(map(id, foreign_parameters(optimizers, module)))
     frequencies = [entry.frequency for entry in entries if entry.frequency is not None]
+    if len(entries) == 1 and frequencies > [1]:
+        raise HookError(
+            f"One optimizer has 'frequency': {frequencies[0]}: expected several, which take turns. For its scheduler "
+            f"write {{'lr_scheduler': {{'scheduler': scheduler, 'frequency': {frequencies[0]}}}}}, and to step at "
+            "every so many batches Trainer(accumulate_grad_batches=...).",
+            code="LT330",
+        )
     if 0 < len(frequencies) < len(entries):
         raise HookError(
             f"{len(frequencies)} of {len(entries)} optimizers have a 'frequency': expected one for each, or none. "
