@@ -1,5 +1,7 @@
 """Pages made from the code at build time: for each package its README and its reference, and one of the examples.
 
+For coding assistants also `llms.txt`, a list of all pages, and `llms-full.txt`, the text of those written by hand.
+
 Run by mkdocs-gen-files. `docs/nav.md` lists hand-written pages; the generated ones are added below them.
 """
 
@@ -127,11 +129,43 @@ def examples():
         )
         text += "".join(f"    {line}\n" if line else "\n" for line in code.splitlines()) + "    ```\n"
     text += "\n## notebook.ipynb\n\nTraining in a notebook: a bar, the files of the run, two forked processes.\n"
+    text += "\n## colab.ipynb\n\nThe same on Colab and Kaggle: lt from wheels, and a session that goes on.\n"
     text += "\n## plugins/\n\nWhole packages, as third parties write them:\n\n"
     for plugin in sorted((ROOT / "examples" / "plugins").glob("*/pyproject.toml")):
         project = tomllib.loads(plugin.read_text("utf-8"))["project"]
         text += f"- `examples/plugins/{project['name']}`: {project['description']}\n"
     return text
+
+
+ROW = re.compile(r"^ *\* (?:\[(?P<title>.+)\]\((?P<path>.+)\.md\)|(?P<section>.+))$", re.MULTILINE)
+LOOKED_UP = ("codes", "hooks", "lightning-names", "mistakes")
+"""Long tables, which are listed and not repeated in the whole text."""
+
+
+def for_assistants(navigation):
+    """Return `llms.txt` and `llms-full.txt`: the list of pages, and those by hand in full."""
+    home = (ROOT / "docs" / "index.md").read_text("utf-8")
+    head = f"# lt\n\n> {first_paragraph(home)} lt trains PyTorch models: `import lt as pl`.\n"
+    listed, whole = f"{head}\n", head
+    for row in ROW.finditer(navigation):
+        if row["section"]:
+            listed += f"\n## {row['section']}\n\n"
+            continue
+        file = ROOT / "docs" / f"{row['path']}.md"
+        text = file.read_text("utf-8") if file.is_file() else ""
+        address = "" if row["path"] == "index" else f"{row['path']}/"
+        about = first_paragraph(text)
+        listed += f"- [{row['title']}]({address or './'})" + (f": {about}\n" if about else "\n")
+        if text and row["path"] not in LOOKED_UP:
+            whole += f"\n<!-- {address or './'} -->\n\n{text}"
+    return listed, whole
+
+
+def first_paragraph(text):
+    """Return the first paragraph below a page's title on one line, without links and bold type."""
+    found = re.search(r"^# .*\n\n((?:[^\n]+\n)+)", text)
+    text = " ".join(found[1].split()) if found else ""
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("**", "")
 
 
 with mkdocs_gen_files.open("examples.md", "w") as page:
@@ -156,3 +190,7 @@ for package in sorted(described, key=lambda package: package != "lt-loops"):  # 
 
 with mkdocs_gen_files.open("nav.md", "w") as page:
     page.write(navigation)
+
+for name, text in zip(("llms.txt", "llms-full.txt"), for_assistants(navigation), strict=True):
+    with mkdocs_gen_files.open(name, "w") as page:
+        page.write(text)

@@ -107,8 +107,9 @@ def test_the_own_loop_runs_in_processes_of_torchrun_too(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("nbclient") is None, reason="needs nbclient, from the group `examples`")
-def test_the_notebook_runs(tmp_path):
-    assert "cells" in run(tmp_path, str(ROOT / "tools" / "notebook.py"), str(EXAMPLES / "notebook.ipynb"))
+@pytest.mark.parametrize("name", [path.name for path in EXAMPLES.glob("*.ipynb")])
+def test_the_notebook_runs(name, tmp_path):
+    assert "cells" in run(tmp_path, str(ROOT / "tools" / "notebook.py"), str(EXAMPLES / name))
 
 
 def test_every_example_is_run_here_and_is_short():

@@ -3,6 +3,8 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -24,3 +26,26 @@ def test_a_name_that_is_not_on_the_page_stays_code_without_its_role():
 
 def test_colons_before_a_block_of_code_are_one_or_none():
     assert shown("<p>::</p><pre></pre><p>like this::</p><pre></pre>") == "<pre></pre><p>like this:</p><pre></pre>"
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("freeze layers", "how-to/transfer-learning"),
+        ("warmup", "how-to/optimization"),
+        ("batch size", "how-to/optimization"),
+        ("ReduceLROnPlateau", "how-to/optimization"),
+        ("reproducible seed", "how-to/reproducible"),
+        ("print metrics", "terminal"),
+        ("several GPUs", "how-to/several-gpus"),
+        ("class weights", "how-to/buffers"),
+        ("sanity check", "how-to/validation"),
+        ("docker", "how-to/docker"),
+        ("Colab", "how-to/colab"),
+        ("which package do I install", "install"),
+    ],
+)
+def test_a_question_has_its_words_in_a_heading_of_the_page_that_answers(words, page):
+    """The search weighs headings a thousand times as much as text, and the reference a fiftieth."""
+    lines = (ROOT / "docs" / f"{page}.md").read_text("utf-8").splitlines()
+    assert any(all(word in line.lower() for word in words.lower().split()) for line in lines if line.startswith("#"))
