@@ -2,7 +2,7 @@
 
 import pytest
 
-from lt_averaging import EMAWeightAveraging
+from lt_averaging import EMAWeightAveraging, ScheduleFree
 from lt_testing import CallbackKit
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:lt_core.errors.LtWarning")  # hints about a toy run
@@ -13,3 +13,8 @@ class TestEMAWeightAveraging(CallbackKit):
 
     def make_callback(self, folder):
         return EMAWeightAveraging(decay=0.9)
+
+
+class TestScheduleFree(CallbackKit):
+    def make_callback(self, folder):
+        return ScheduleFree()

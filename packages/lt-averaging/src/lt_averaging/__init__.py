@@ -9,6 +9,7 @@ from typing import Any
 
 _WHERE = {
     "EMAWeightAveraging": ".weight_averaging",
+    "ScheduleFree": ".schedule_free",
     "StochasticWeightAveraging": ".stochastic_weight_avg",
     "WeightAveraging": ".weight_averaging",
 }

@@ -107,7 +107,7 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
         lt-loggers[wandb]: wandb
     """,
     "callbacks": """
-        lt-averaging: ema_weight_averaging stochastic_weight_averaging weight_averaging
+        lt-averaging: ema_weight_averaging schedule_free stochastic_weight_averaging weight_averaging
         lt-callbacks: early_stopping lambda_callback learning_rate_monitor model_checkpoint model_summary
         lt-callbacks: on_exception_checkpoint rich_model_summary rich_progress_bar timer tqdm_progress_bar
         lt-profilers: device_stats_monitor memory_snapshot nan_guard spike_detection throughput_monitor

@@ -236,7 +236,7 @@ def _explain(losses: LossWatch, module: LightningModule, optimizers: list[Optimi
     if isinstance(error, RuntimeError) and "returned nan values" in text:
         error.add_note(f"lt: {losses.describe_anomaly()} [LT341]")
     for sign, meaning in _MEANINGS.items():
-        if isinstance(error, RuntimeError | TypeError | AttributeError) and sign in text:
+        if sign in text:
             error.add_note(f"lt: {meaning}")
     _note_missing_closure(optimizers, error)
     lost = isinstance(error, RuntimeError) and "does not require grad and does not have a grad_fn" in text
@@ -281,6 +281,8 @@ _MEANINGS = {
     "Trainer(inference_mode=False). [LT226]",
     "log_outside_the_graph": "torch.compile(..., fullgraph=True) lets nothing leave the graph, and what self.log takes "
     "does. Have lt compile the step: Trainer(compile={'fullgraph': True}) logs when the graph is done. [LT343]",
+    "not in train mode when step": "the optimizer is told when its weights are evaluated and saved: add ScheduleFree() "
+    "of lt.callbacks to Trainer(callbacks=...). [LT129]",
     "numpy.ndarray": "a batch is handed on as its loader makes it, and here is an array where torch expects a tensor. "
     "Leave out collate_fn, so that torch makes tensors of arrays, or write torch.from_numpy(array).float(). [LT128]",
     "Trying to backward through the graph a second time": "a tensor of an earlier batch is part of this loss: detach() "

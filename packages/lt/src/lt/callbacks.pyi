@@ -1,5 +1,6 @@
 # Written by tools/stubs.py from [tool.lt.names] of the packages.
 
+from lt_averaging.schedule_free import ScheduleFree as ScheduleFree
 from lt_averaging.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
 from lt_averaging.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
 from lt_averaging.weight_averaging import WeightAveraging as WeightAveraging
@@ -72,6 +73,7 @@ __all__ = [
     "RichModelSummary",
     "RichProgressBar",
     "RichProgressBarTheme",
+    "ScheduleFree",
     "ServingCheck",
     "ServingReport",
     "SlowRankMonitor",

@@ -57,6 +57,7 @@ NAMES: dict[str, dict[str, str]] = {
         "RichModelSummary": "lt_callbacks:RichModelSummary",
         "RichProgressBar": "lt_callbacks:RichProgressBar",
         "RichProgressBarTheme": "lt_callbacks:RichProgressBarTheme",
+        "ScheduleFree": "lt_averaging:ScheduleFree",
         "ServingCheck": "lt_profilers:ServingCheck",
         "ServingReport": "lt_profilers:ServingReport",
         "SlowRankMonitor": "lt_profilers:SlowRankMonitor",

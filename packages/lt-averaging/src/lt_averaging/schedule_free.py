@@ -1,0 +1,71 @@
+"""Optimizers whose weights are an average, and which are told when those are evaluated or saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from lt_core.callback import Callback
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
+
+__all__ = ["ScheduleFree"]
+
+
+class ScheduleFree(Callback):
+    """Calls ``train()`` and ``eval()`` of optimizers that have them, as those of the package schedulefree ask for.
+
+    Such an optimizer (Defazio et al., "The Road Less Scheduled", 2024) trains at one point, and the weights to use are
+    an average. Validation, checkpoints and the trained module have the average; a resume goes on from it as the run
+    that was saved does. Optimizers without both methods are left alone. A file of weights alone
+    (``save_weights_only=True``) has the training point's: save whole checkpoints.
+    """
+
+    def __init__(self) -> None:
+        self._trains = False
+
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._trains = False
+
+    def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Go to the point at which gradients are taken, once weights and states are loaded."""
+        self._trains = True
+        self._set(trainer, "train")
+
+    def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        if self._trains:
+            self._set(trainer, "eval")
+
+    def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        if self._trains:
+            self._set(trainer, "train")
+
+    def on_save_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Put the average into the file, and go on from it as a resume will."""
+        if not self._trains or trainer.validating or trainer.model is None:
+            return
+        self._set(trainer, "eval")
+        weights = trainer.strategy.module_state(trainer.model)
+        checkpoint["state_dict"] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in weights.items()}
+        self._set(trainer, "train")
+        for state in checkpoint["optimizer_states"]:
+            for group in state["param_groups"]:
+                if "train_mode" in group:
+                    group["train_mode"] = False
+
+    def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        self._finish(trainer)
+
+    def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        self._finish(trainer)
+
+    def _finish(self, trainer: TrainerAPI) -> None:
+        if self._trains:
+            self._set(trainer, "eval")
+        self._trains = False
+
+    def _set(self, trainer: TrainerAPI, mode: str) -> None:
+        for optimizer in trainer.optimizers:
+            if hasattr(optimizer, "train") and hasattr(optimizer, "eval"):
+                getattr(optimizer, mode)()
