@@ -125,6 +125,21 @@ def test_a_healthy_service_gets_all_in_order_and_save_returns_when_it_has_it(tra
 
 @pytest.mark.parametrize(
     "act",
+    [lambda tracker: tracker.save(), lambda tracker: tracker.log_media("note", "hello", 1)],
+    ids=["save", "log_media"],
+)
+def test_the_middle_of_a_run_does_not_wait_for_all_of_the_patience(tracker, service, act, monkeypatch):
+    monkeypatch.setattr("lt_loggers.tracker._IN_MID_RUN", SOON)
+    tracker.patience = PATIENCE  # a signal that ends the job is heeded after the wait, and the grace is 30 s
+    service.silence()
+    log(tracker, 0)
+    act(tracker)
+    assert service.reached.wait(PATIENCE)
+    assert not service.talks.is_set()
+
+
+@pytest.mark.parametrize(
+    "act",
     [
         lambda tracker: tracker.log_hyperparams({"lr": 1}),
         lambda tracker: tracker.save(),

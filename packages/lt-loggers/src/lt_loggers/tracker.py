@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import current_thread
@@ -29,7 +30,7 @@ from lt_loggers.uploads import Upload, Uploads
 __all__ = ["TrackerLogger"]
 
 _IN_MID_RUN = 5.0
-"""Seconds that a save waits in the middle of a run: a scheduler that ends the job often gives 30 for the checkpoint."""
+"""Seconds that a call waits in the middle of a run: a scheduler that ends the job often gives 30 for the checkpoint."""
 
 _UPLOAD = 1e6
 """Bytes of a checkpoint for which the end of a run waits one more second."""
@@ -176,12 +177,12 @@ class TrackerLogger(BufferedLogger):
                 me._send_rest()  # services draw points in the order in which they come
                 send(me)
 
-        return send is not None and self._ask(call) is not None
+        return send is not None and self._ask(call, _IN_MID_RUN) is not None
 
     def save(self) -> None:
         """Send all rows, unless a try failed a short while ago."""
         if not self._rows.is_waiting:
-            self._ask(TrackerLogger._send_rest, min(self.patience, _IN_MID_RUN))
+            self._ask(TrackerLogger._send_rest, _IN_MID_RUN)
 
     def finalize(self, status: str) -> None:
         """Send the rest, even if the last try failed, and the kept checkpoints; tell of what could not be sent."""
@@ -246,12 +247,12 @@ class TrackerLogger(BufferedLogger):
 
     # ---- by the thread -----------------------------------------------------------------------------------------------
 
-    def _ask(self, call: Callable[[Any], Any], seconds: float | None = None) -> bool:
+    def _ask(self, call: Callable[[Any], Any], seconds: float = inf) -> bool:
         """Have the thread make ``call`` after all others, and raise what it raises; return whether it is done in time.
 
         Args:
             call: what to do, on rank 0.
-            seconds: of silence after which it is left to the thread, 0 at once; None: :attr:`patience`.
+            seconds: of silence after which it is left to the thread, :attr:`patience` at most; 0: at once.
         """
         if process_rank():
             self._rows.drop()
@@ -259,7 +260,7 @@ class TrackerLogger(BufferedLogger):
         sender = self._sender
         sender.rows += self._rows.take()
         future = sender.put(call)
-        if seconds != 0 and sender.wait(future, seconds or self.patience):
+        if seconds and sender.wait(future, min(seconds, self.patience)):
             sender.raise_failure()
             return True
         if not sender.told and sender.silence() >= self.patience:
