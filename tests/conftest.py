@@ -1,6 +1,7 @@
 """What all tests share: one torch thread per process, and clear reasons where hardware is missing."""
 
 import os
+import sys
 from functools import cache
 from importlib.util import find_spec
 
@@ -41,3 +42,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in ("cuda", "mps", "xla"):
         if item.get_closest_marker(mark) and (reason := missing(mark)):
             pytest.skip(reason)
+
+
+@pytest.hookimpl(trylast=True)  # fixtures of the file may talk
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Leave the process group of a file's fits: it outlives them, and the next file's Trainers would be in it."""
+    group = sys.modules.get("lt_strategies.group")
+    if group is not None and (nextitem is None or nextitem.path != item.path):
+        group.leave_group()
