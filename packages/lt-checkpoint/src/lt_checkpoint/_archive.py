@@ -147,7 +147,8 @@ class Archive:
             if magic != b"PK\x01\x02":
                 raise DamagedError("its directory is altered")
             # torch's reader finds names without regard to case: two such names are one to it
-            if here != folder or not inner or name.lower() in names or _leads_out(inner):
+            leads_out = b"\\" in inner or b"\0" in inner or {b"", b".", b".."}.intersection(inner.split(b"/"))
+            if here != folder or leads_out or name.lower() in names:
                 raise DamagedError(f"its record {name[:80]!r} has a name that it may not have")
             names.add(name.lower())
             if method or size != packed or flags & _UNREADABLE:
@@ -181,10 +182,6 @@ def _wide(values: list[int], extra: bytes) -> list[int]:
             return [next(wide) if value == _FULL else value for value in values]
         extra = extra[4 + length :]
     return values
-
-
-def _leads_out(name: bytes) -> bool:
-    return b"\\" in name or b"\0" in name or any(part in (b"", b".", b"..") for part in name.split(b"/"))
 
 
 class _Summing(io.RawIOBase):

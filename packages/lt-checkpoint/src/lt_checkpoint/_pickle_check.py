@@ -86,7 +86,7 @@ def dry_run(data: bytes, start: int = 0) -> Findings:
         raise RefusedError(f"its pickle is senseless ({type(error).__name__}: {error})") from error
 
 
-def first_item(data: bytes, start: int = 0) -> tuple[Any, Any] | None:
+def first_item(data: bytes, start: int) -> tuple[Any, Any] | None:
     """Return the first key and value of the outermost dict, where ``data`` holds at least these in full.
 
     The rest may be cut off, or refused by :func:`dry_run`.

@@ -7,6 +7,7 @@ their checksums: each record is summed as torch reads it, so that its bytes are 
 
 from __future__ import annotations
 
+import math
 import pickle
 import threading
 import zipfile
@@ -248,11 +249,10 @@ def _only_names(names: stand_ins.SafeGlobals) -> Iterator[None]:
     """Return a context in which torch knows these names beside its own, and none that others have declared safe."""
     before = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
-    torch.serialization.add_safe_globals(names)
     try:
-        yield
+        with torch.serialization.safe_globals(names):
+            yield
     finally:
-        torch.serialization.clear_safe_globals()
         torch.serialization.add_safe_globals(before)
 
 
@@ -282,13 +282,8 @@ def _check_device(location: str | torch.device) -> None:
             f"{did_you_mean(kind, ('cpu', 'cuda', 'mps', 'xpu', 'meta'))}",
             code="LT624",
         ) from error
-    here: dict[str, Callable[[], int]] = {
-        "cuda": torch.cuda.device_count,
-        "mps": torch.backends.mps.is_available,
-        "xpu": torch.xpu.device_count,
-    }
-    count = int(here[device.type]()) if device.type in here else None
-    if count is not None and (device.index or 0) >= count:
+    count = getattr(torch, device.type).device_count() if device.type in ("cuda", "mps", "xpu") else math.inf
+    if (device.index or 0) >= count:
         has = f"has {count} of its kind" if count else "has no device of its kind"
         raise ConfigError(
             f"map_location={str(location)!r}: this machine {has}. Pass map_location='cpu', or leave it out: tensors "
@@ -312,8 +307,8 @@ def _moved(function: Callable[[Any, str], Any], storage: Any, location: str) -> 
 def _where_it_was(storage: Any, location: str) -> Any:
     """Return the storage on the CPU where its device is not here; None lets torch move it to where it was."""
     kind, _, index = location.partition(":")
-    on_cuda = kind == "cuda" and torch.cuda.is_available() and int(index or 0) < torch.cuda.device_count()
-    return None if on_cuda or (kind == "mps" and torch.backends.mps.is_available()) else storage
+    is_here = kind in ("cuda", "mps") and int(index or 0) < getattr(torch, kind).device_count()
+    return None if is_here else storage
 
 
 def _refusal(shown: str, error: Exception) -> CheckpointError:

@@ -6,16 +6,12 @@ files with their checksums, which DCP itself does not keep.
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
 import shutil
 import tempfile
-import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -24,11 +20,7 @@ from typing import IO, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.checkpoint import metadata
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.state_dict_loader import load as load_shards
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from torch.distributed.tensor import DTensor
@@ -36,10 +28,20 @@ from torch.distributed.tensor import DTensor
 from lt_checkpoint._atomic_folder import REST_FILE, StrPath, draft_of, held, put_in_place, remove_folder, standing
 from lt_checkpoint._background import AsyncCheckpointIO
 from lt_checkpoint._host_copy import Tree
-from lt_checkpoint._pickle_calls import DTYPE_BYTES
+from lt_checkpoint._shard_reading import (
+    Folder,
+    broken,
+    cause,
+    check_index,
+    damaged,
+    read_module,
+    read_optimizer,
+    summed,
+    whole,
+)
 from lt_checkpoint._torch_files import check_ending, is_safetensors
 from lt_checkpoint._wrapping import Wrapping
-from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
+from lt_core.checkpoint import CheckpointIO, SupportsShards
 from lt_core.errors import CheckpointError
 from lt_core.files.atomic_file import make_folder, sync_directory
 from lt_core.ranks import Ranks
@@ -112,15 +114,15 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
             return self.io.load_checkpoint(path, map_location="cpu", trusted=trusted)
         folder = standing(path)
         tree = self.io.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
-        found = [_damaged(folder, tree.pop("files", {}), slice(ranks.rank, None, ranks.world_size))]
-        if ranks.world_size > 1:
+        found = [damaged(folder, tree.pop("files", {}), slice(ranks.rank, None, ranks.world_size))]
+        if ranks.world_size > 1:  # one process reads outside of a run too, where it can't talk
             found = ranks.gather_objects(found[0])
         if bad := sorted({name for names in found for name in names}):
-            raise _broken(path, bad)
-        tree["state_dict"] = _Folder(partial(_read_module, folder), tree.pop("names"))
+            raise broken(path, bad)
+        tree["state_dict"] = Folder(partial(read_module, folder), tree.pop("names"))
         if "optimizer_states" in tree:  # not in one of weights only
             for number, state in enumerate(tree["optimizer_states"]):
-                state["state"] = _Folder(partial(_read_optimizer, folder, number, state.pop("kinds")))
+                state["state"] = Folder(partial(read_optimizer, folder, number, state.pop("kinds")))
         return tree
 
     def load_checkpoint(
@@ -137,50 +139,12 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
         self.settle()
         if not isinstance(path, (str, PathLike)) or not is_one(path):
             return super().load_checkpoint(path, map_location, weights_only, trusted=trusted, mmap=mmap, verify=verify)
-        tree = self._whole(path, trusted, verify)
+        tree = whole(path, self.io, trusted=trusted, verify=verify)
         if map_location is None or str(map_location) == "cpu":
             return tree
         with tempfile.TemporaryDirectory() as folder:  # torch.load knows all that a map_location may be
             torch.save(tree, file := Path(folder) / "whole.ckpt")
             return self.io.load_checkpoint(file, map_location, trusted=trusted, verify=False)
-
-    def _whole(self, path: StrPath, trusted: bool, verify: bool) -> Tree:
-        """Return the tree in a folder, each tensor whole."""
-        folder = standing(path)
-        _check_metadata(folder)
-        tree = self.io.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
-        manifest = tree.pop("files", {}) if verify else {}
-        reader = _ReadOnce(folder)
-        found: Tree = {
-            name: torch.empty(kind.size, dtype=kind.properties.dtype)
-            if isinstance(kind, metadata.TensorStorageMetadata)
-            else None
-            for name, kind in reader.read_metadata().state_dict_metadata.items()
-        }
-        planner = _Plain(flatten_state_dict=False, flatten_sharded_tensors=False)
-        failed: CheckpointException | None = None
-        try:
-            with warnings.catch_warnings():  # torch says even where no_dist is given that there is no process group
-                warnings.filterwarnings("ignore", "torch.distributed is disabled")
-                load_shards(found, storage_reader=reader, planner=planner, no_dist=True)
-        except CheckpointException as error:
-            failed = error
-        if bad := _damaged(folder, manifest, read=reader.sums):
-            raise _broken(path, bad) from failed
-        if failed is not None:
-            raise CheckpointError(
-                f"{path} could not be read: {_cause(failed)}. Take an older one.", code="LT771"
-            ) from failed
-        tree["state_dict"] = {name: found[f"state_dict.{name}"] for name in tree.pop("names")}
-        for number, state in enumerate(tree.get("optimizer_states", [])):
-            state["state"] = {
-                int(index): {
-                    name: found[f"optimizers.{number}.{index}.{name}"] if isinstance(kind, str) else kind
-                    for name, kind in kinds.items()
-                }
-                for index, kinds in state.pop("kinds").items()
-            }
-        return tree
 
     def remove_checkpoint(self, path: StrPath) -> None:
         if self._background is not None:
@@ -204,11 +168,11 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
             self.io.verify(path)
             return
         folder = standing(path)
-        _check_metadata(folder)
+        check_index(folder)
         self.io.verify(folder / REST_FILE)
         files = self.io.load_checkpoint(folder / REST_FILE, map_location="cpu").get("files", {})
-        if bad := _damaged(folder, files):
-            raise _broken(path, bad)
+        if bad := damaged(folder, files):
+            raise broken(path, bad)
 
     def settle(self) -> None:
         if self._background is not None:
@@ -240,70 +204,9 @@ class _Beside(Ranks):
         return found
 
 
-class _Folder(Stored):
-    """Tensors in a folder, None by name; ``read`` reads them."""
-
-    def __init__(self, read: Callable[[Mapping[str, Tensor]], Tree], names: Iterable[str] = ()) -> None:
-        super().__init__(dict.fromkeys(names))
-        self.read = read  # type: ignore[method-assign, assignment]
-
-
-def _read_module(folder: Path, like: Mapping[str, Tensor]) -> Tree:
-    own = dict(like)
-    _read({"state_dict": own}, folder)
-    return own
-
-
-def _read_optimizer(folder: Path, number: int, kinds: dict[str, Tree], like: Mapping[str, Tensor]) -> Tree:
-    """Return the states of optimizer ``number``; text in ``kinds`` stands for a tensor sharded as its parameter."""
-    sharded = {
-        index: {name: torch.zeros_like(like[index]) for name, kind in names.items() if isinstance(kind, str)}
-        for index, names in kinds.items()
-        if index in like
-    }
-    if any(isinstance(kind, str) for names in kinds.values() for kind in names.values()):  # then all ranks do
-        _read({"optimizers": {str(number): sharded}}, folder)
-    return {index: {**kinds[index], **found} for index, found in sharded.items()}
-
-
 def is_one(path: StrPath) -> bool:
     """Return whether a path is a sharded checkpoint's folder; also one that was killed while it was replaced."""
     return (standing(path) / REST_FILE).exists()
-
-
-class _Plain(DefaultLoadPlanner):
-    """Reads values that are no tensors without running their code."""
-
-    def load_bytes(self, read_item: Any, value: Any) -> None:
-        name = read_item.dest_index.fqn
-        self.original_state_dict[name] = torch.load(value, weights_only=True)
-
-
-class _ReadOnce(FileSystemReader):
-    """Reads each file of a folder from its start to its end, and sums its bytes.
-
-    Attributes:
-        sums: checksum of each file's bytes read so far.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.sums: dict[str, dict[str, int]] = {}
-
-    def read_data(self, plan: Any, planner: Any) -> Any:
-        def place(item: Any) -> tuple[str, int]:
-            info = self.storage_data[item.storage_index]
-            return info.relative_path, info.offset
-
-        return super().read_data(replace(plan, items=sorted(plan.items, key=place)), planner)
-
-    def _slice_file(self, file: Any, sinfo: Any) -> IO[bytes]:
-        file.seek(sinfo.offset)
-        part = file.read(sinfo.length)
-        read = self.sums.setdefault(sinfo.relative_path, {"bytes": 0, "crc32": 0})
-        if read["bytes"] == sinfo.offset:  # else the file is summed by itself in the end
-            read["bytes"], read["crc32"] = sinfo.offset + len(part), zlib.crc32(part, read["crc32"])
-        return io.BytesIO(part)
 
 
 def _parted(tree: Tree) -> tuple[Tree, Tree]:
@@ -366,7 +269,7 @@ def _complete(
                 for file in [*draft.glob(f"__{ranks.rank}_*"), *([draft / ".metadata"] if ranks.rank == 0 else [])]:
                     with file.open("rb+") as stream:
                         os.fsync(stream.fileno())
-                    facts[file.name] = _summed(file)
+                    facts[file.name] = summed(file)
             written = ranks.gather_objects(facts)
             with _shared_error(ranks, target):
                 if ranks.rank == 0:
@@ -398,65 +301,12 @@ def _shared_error(ranks: Ranks, target: Path) -> Iterator[None]:
     except (CheckpointError, OSError) as error:
         mine = error
     except CheckpointException as error:  # of torch, by which every rank has heard of it
-        mine = CheckpointError(f"{target} could not be written: {_cause(error)}", code="LT747")
-    failures = [text for text in ranks.gather_objects("" if mine is None else str(mine)) if text]
+        mine = CheckpointError(f"{target} could not be written: {cause(error)}", code="LT747")
+    failures = [*filter(None, ranks.gather_objects("" if mine is None else str(mine)))]
     if mine is not None:
         raise mine
     if failures:
         raise CheckpointError(f"{target} could not be written: {failures[0]}", code="LT747")
-
-
-def _cause(error: CheckpointException) -> BaseException:
-    """Return the error of the first rank that failed."""
-    return next(iter(error.failures.values()))[0]
-
-
-def _read(tensors: Tree, folder: Path) -> None:
-    """Fill tensors in place from a folder."""
-    _check_metadata(folder)
-    load_shards(tensors, checkpoint_id=str(folder))
-
-
-def _summed(file: Path) -> dict[str, int]:
-    """Return size and CRC-32 of a file."""
-    crc = size = 0
-    with file.open("rb") as stream:
-        while part := stream.read(1 << 24):
-            crc, size = zlib.crc32(part, crc), size + len(part)
-    return {"bytes": size, "crc32": crc}
-
-
-def _damaged(
-    folder: Path,
-    files: Mapping[str, dict[str, int]],
-    share: slice = slice(None),
-    read: Mapping[str, dict[str, int]] | None = None,
-) -> list[str]:
-    """Return the files that are not as the manifest says, among a share of them.
-
-    Args:
-        folder: where they are.
-        files: of the manifest.
-        share: which of them, by name, are looked at.
-        read: sums that are known already.
-    """
-
-    def facts(file: Path, written: dict[str, int]) -> dict[str, int] | None:
-        try:
-            same = (read or {}).get(file.name) == written and file.stat().st_size == written["bytes"]
-            return written if same else _summed(file)
-        except OSError:
-            return None
-
-    return [name for name in sorted(files)[share] if facts(folder / Path(name).name, files[name]) != files[name]]
-
-
-def _broken(path: StrPath, names: list[str]) -> CheckpointError:
-    shown = ", ".join(names[:4]) + ("..." if len(names) > 4 else "")
-    return CheckpointError(
-        f"{path} is damaged: {shown} missing or not as written. Resume from an older checkpoint, or ckpt_path='last'.",
-        code="LT746",
-    )
 
 
 def _own_bytes(tree: Any) -> int:
@@ -476,39 +326,3 @@ def _kinds(entries: dict[Any, Tree]) -> dict[str, Tree]:
         return value.detach().cpu() if isinstance(value, Tensor) else value
 
     return {str(index): {name: kind(value) for name, value in entry.items()} for index, entry in entries.items()}
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Reads torch's index of a folder, which is a pickle: only the classes that describe tensors may be in it."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        module = module.removesuffix("._local")  # as Python 3.13 writes pathlib's classes
-        described = module == metadata.__name__ and isinstance(vars(metadata).get(name), type)
-        if not described and (module, name) not in _PLAIN:
-            raise pickle.UnpicklingError(f"{module}.{name} does not describe a tensor")
-        return super().find_class(module, name)
-
-
-_PLAIN = {
-    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
-    ("torch.distributed.checkpoint.filesystem", "_StoragePrefix"),
-    ("collections", "OrderedDict"),
-    ("pathlib", "PosixPath"),
-    ("pathlib", "WindowsPath"),
-    ("torch", "Size"),
-    ("torch.serialization", "_get_layout"),
-    *(("torch", name) for name in DTYPE_BYTES),
-}
-
-
-def _check_metadata(folder: Path) -> None:
-    """Raise where reading torch's index of a folder would run code that is none of torch's own.
-
-    Raises:
-        CheckpointError: with the folder and the name that it would have called.
-    """
-    try:
-        with (folder / ".metadata").open("rb") as file:
-            _PlainUnpickler(file).load()
-    except Exception as error:  # whatever senseless contents make of pickle's reader
-        raise CheckpointError(f"{folder}: its index cannot be trusted or read: {error}.", code="LT745") from None
