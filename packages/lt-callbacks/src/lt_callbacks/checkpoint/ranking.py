@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from lt_callbacks.arguments import whole
 from lt_core.errors import ConfigError
+
+T = TypeVar("T")
 
 
 class CheckpointRanking:
@@ -150,3 +152,35 @@ class CheckpointRanking:
         self.files = [*dict.fromkeys(filter(None, files))]
         placed = {place(path): place(other) for path, other in state.get("stands_in", {}).items()}
         self.stands_in = {path: other for path, other in placed.items() if path and other}
+
+
+def as_score(score: Tensor | float | None) -> Tensor | None:
+    """Return a metric, 0-dim."""
+    return None if score is None else torch.as_tensor(score)
+
+
+def as_scores(scores: Mapping[str, Tensor | float]) -> dict[str, Tensor]:
+    """Return metrics by path, 0-dim."""
+    return {path: torch.as_tensor(score) for path, score in scores.items()}
+
+
+class Ranked(Generic[T]):
+    """A value of the ranking that users read; code written for Lightning sets it too.
+
+    Args:
+        name: of the value in the ranking.
+        convert: converts a value that is set.
+        given: attribute of the ranking that is set, if not ``name``.
+    """
+
+    def __init__(self, name: str, convert: Callable[[Any], T], given: str = "") -> None:
+        self._name, self._convert, self._given = name, convert, given or name
+
+    def __get__(self, callback: Any, kind: type) -> T:
+        if callback is None:
+            return cast("T", self)
+        ranking = callback._store.readable(None) if self._convert is as_score else callback._readable
+        return cast("T", getattr(ranking, self._name))
+
+    def __set__(self, callback: Any, value: Any) -> None:
+        setattr(callback._store.ranking, self._given, self._convert(value))
