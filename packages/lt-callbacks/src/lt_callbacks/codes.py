@@ -16,5 +16,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT633",
         "LT635",
         "LT642",
+        "LT693",
     }
 )

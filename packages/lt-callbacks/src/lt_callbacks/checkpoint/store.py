@@ -358,7 +358,10 @@ class CheckpointStore:
             own = own or self.owns(path) or (self._shares_names and any(other.owns(path) for other in self.others()))
         if own := bool(trainer.strategy.broadcast(own)):
             assert self._owner is not None
-            self._owner._remove_checkpoint(trainer, path)
+            try:
+                self._owner._remove_checkpoint(trainer, path)
+            except (CheckpointError, OSError) as error:
+                warn(f"{path} could not be deleted: {error}. It stays, and training goes on.", code="LT693")
             self.ranking.stands_in.pop(path, None)
             if weights := self.weights_path(path):
                 self.delete(trainer, weights)
