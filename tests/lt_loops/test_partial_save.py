@@ -69,3 +69,38 @@ def test_a_file_whose_list_of_what_is_left_out_is_senseless_is_read_as_data(trai
     torch.save(tree, tmp_path / "odd.ckpt")
     with pytest.warns(UserWarning, match="LT616"):
         net.load_from_checkpoint(tmp_path / "odd.ckpt")
+
+
+@pytest.fixture
+def quantized(tuned):
+    """Such a net whose frozen weight wraps two tensors, as a quantized one does."""
+    two_tensor = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor
+
+    class Quantized(tuned):
+        def __init__(self, seed=0):
+            super().__init__(seed)
+            weight = self.layers[0].weight.data
+            self.layers[0].weight = nn.Parameter(two_tensor(weight, weight.clone()), requires_grad=False)
+
+    return Quantized
+
+
+def test_a_quantized_frozen_weight_is_left_out_and_the_module_can_be_moved_after(
+    trainer, quantized, loader, same, tmp_path
+):
+    quantized.path = tmp_path / "small.ckpt"
+    whole, again = quantized(), quantized()
+    torch.manual_seed(1)
+    trainer(max_steps=5).fit(whole, loader())
+    assert "layers.0.weight" in torch.load(quantized.path, weights_only=True)["left_out"]
+    trainer(max_steps=5).fit(again, loader(), ckpt_path=quantized.path)  # the module's checksums come before its move
+    same(whole.layers[3], again.layers[3])
+    whole.to("cpu")
+
+
+def test_a_load_compares_the_parts_of_a_quantized_weight(trainer, quantized, loader, tmp_path):
+    quantized.path = tmp_path / "small.ckpt"
+    trainer(max_steps=3).fit(quantized(seed=4), loader())
+    quantized.load_from_checkpoint(quantized.path)
+    with pytest.warns(UserWarning, match=r"other values .* layers\.0\.weight, layers\.0\.bias.*LT616"):
+        quantized.load_from_checkpoint(quantized.path, seed=5)

@@ -14,6 +14,7 @@ from os import PathLike
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
@@ -113,6 +114,9 @@ def _checksum(tensor: Tensor) -> int | None:
     """Return the CRC-32 of a tensor's bytes; None for one whose bytes are not all here."""
     if tensor.is_meta or hasattr(tensor, "to_local"):
         return None
+    if is_traceable_wrapper_subclass(tensor):  # a quantized weight has no bytes of its own, and may have no weakref
+        names, _ = tensor.__tensor_flatten__()
+        return zlib.crc32(repr([_checksum(getattr(tensor, name)) for name in names]).encode())
     known = _checksums.get(tensor)
     if known is not None and known[0] == tensor._version:
         return int(known[1])
