@@ -54,6 +54,8 @@ SAYS = {
     "text/hub_push.py": "Read from there: the same logits: True",
     "text/huggingface.py": "transformers reads it again: the same logits: True",
     "text/lora.py": "Adapters alone: ['adapter_config.json', 'adapter_model.safetensors']",
+    "text/qlora.py": "Resumed from them, the same adapters, bit for bit: True",
+    "text/sft.py": "The same loss: True",
     "text/streams.py": "the same weights, bit for bit: True",
     "text/token_budget.py": "batches of so many texts: 47% padding",
     "vision/recipes.py": ": accuracy 0.",
