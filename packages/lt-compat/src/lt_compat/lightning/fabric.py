@@ -77,6 +77,7 @@ class Fabric(Collectives):
         self.accelerator = trainer.accelerator
         self.strategy = trainer.strategy.itself
         self.precision = trainer.precision_plugin.itself
+        vars(self.precision).pop("caches", None)  # Fabric's autocast has torch's cache, Lightning's Trainer's has none
         self.checkpoint_io = trainer.checkpoint_io
         self.loggers: list[Any] = _as_list(loggers)
         if self.loggers:

@@ -23,7 +23,7 @@ from lt_compat.lightning.overridden import StrategyHooks, StrategyMembers, refus
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
-from lt_compat.lightning.trainer_views import AcceleratorConnector, PrecisionFace, StrategyFace
+from lt_compat.lightning.trainer_views import AcceleratorConnector, PrecisionFace, StrategyFace, without_cache
 from lt_compat.names.trainer_parts import TRAINER_PARTS
 from lt_compat.v1.arguments import OLD_ARGUMENTS
 from lt_core import plugins
@@ -184,6 +184,7 @@ def trainer_class() -> type:
         arguments = as_lts(arguments)
         with silenced([*_codes_filtered_by_text(), "LT197"]):  # enable_autolog_hparams, which Lightning has
             base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
+        without_cache(super(Trainer, self).precision_plugin)
         if isinstance(self.accelerator, Methods):
             self.accelerator.trainer = self
 

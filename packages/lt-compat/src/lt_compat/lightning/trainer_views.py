@@ -18,7 +18,7 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import ConfigTypeError
 from lt_core.precision import Precision
 
-__all__ = ["AcceleratorConnector", "Answers", "Face", "PrecisionFace", "StrategyFace", "computing_in"]
+__all__ = ["AcceleratorConnector", "Answers", "Face", "PrecisionFace", "StrategyFace", "computing_in", "without_cache"]
 
 
 class Answers(type):
@@ -136,7 +136,14 @@ def _set_precision(trainer: Any, precision: Any) -> None:
     parts, made = trainer._parts, _expected(Precision, "precision_plugin", precision)
     if parts.eval_precision is parts.precision:
         parts.eval_precision = made
-    parts.precision = made
+    parts.precision = without_cache(made)
+
+
+def without_cache(precision: Any) -> Any:
+    """Return a number format whose autocast casts a weight at each use, as that of Lightning's Trainer does."""
+    if hasattr(precision, "caches"):
+        precision.caches = False
+    return precision
 
 
 def _expected(kind: type, name: str, value: Any) -> Any:
@@ -193,7 +200,7 @@ class StrategyFace(Face):
 def computing_in(precision: Any, device_type: str) -> AbstractContextManager[Any]:
     """Return a context that computes in a number format: autocast, or another default for new tensors."""
     if precision.name.endswith("-mixed"):
-        return torch.autocast(device_type, precision.dtype, cache_enabled=False)
+        return torch.autocast(device_type, precision.dtype, cache_enabled=getattr(precision, "caches", False))
     context: AbstractContextManager[Any] = precision.init_context()
     return context
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ class TruePrecision(Precision):
     """
 
     def __init__(self, name: str = "16-true", *, precision: str | None = None) -> None:
-        name = name if precision is None else precision
+        name = precision or name
         if name not in _TRUE:
             hint = did_you_mean(name, _TRUE)
             raise ConfigError(f"TruePrecision({name!r}): expected one of {', '.join(_TRUE)}.{hint}", code="LT730")
@@ -69,11 +70,16 @@ class Mixed(Precision):
         scaler: Lightning's argument, for ``"16-mixed"``, which is :class:`ScaledMixed`.
         precision: Lightning's name for ``dtype``.
 
+    Attributes:
+        caches: whether a weight that a step uses twice is cast once, as by ``torch.autocast``; its two gradients are
+            then added in 16 bits. False before a run: each use casts it, and they are added in 32.
+
     Raises:
         ConfigError: for another name, or ``"16-mixed"``.
     """
 
     name = "bf16-mixed"
+    caches = True
 
     def __init__(
         self,
@@ -83,7 +89,7 @@ class Mixed(Precision):
         *,
         precision: str | None = None,
     ) -> None:
-        asked = dtype if precision is None else precision
+        asked = precision or dtype
         if scaler is not None or not (isinstance(asked, torch.dtype) or asked == "bf16-mixed"):
             raise ConfigError(
                 f"MixedPrecision({asked!r}): expected 'bf16-mixed' or a torch.dtype, and no scaler. For float16 write "
@@ -98,12 +104,12 @@ class Mixed(Precision):
         _tell_emulated(device, self.dtype)
 
     def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        device_type, dtype = self._device_type, self.dtype
-        context = torch.autocast(device_type, dtype=dtype)
+        region = partial(torch.autocast, self._device_type, dtype=self.dtype, cache_enabled=self.caches)
+        context = region()
 
         def autocast_step(*args: Any, **kwargs: Any) -> Any:
             # torch.compile would compile anew for each other context, and this one is made again with each plan
-            with torch.autocast(device_type, dtype=dtype) if torch.compiler.is_compiling() else context:
+            with region() if torch.compiler.is_compiling() else context:
                 return step(*args, **kwargs)
 
         return autocast_step
