@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, RandomSampler, Subset, SubsetRandomSampler, WeightedRandomSampler
 
+from lt_data import CombinedLoader
+
 
 def own():
     return torch.Generator().manual_seed(3)
@@ -92,3 +94,45 @@ def test_an_epoch_read_to_its_length_ends_the_sampler_as_a_plain_loop_does(kit):
     for _ in islice(feed, feed.num_batches):
         pass
     assert torch.equal(generator.get_state(), expected)
+
+
+class Turning:
+    """A loader that is its own iterator, and shuffles where a loop begins."""
+
+    def __init__(self, count=6):
+        self.count, self.begun = count, 0
+
+    def __len__(self):
+        return self.count
+
+    def __iter__(self):
+        self.order, self.begun = iter(torch.randperm(self.count).tolist()), self.begun + 1
+        return self
+
+    def __next__(self):
+        return next(self.order)
+
+
+class Kept(Turning):
+    """Such a loader that keeps its place itself."""
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        self.begun = 0
+
+
+@pytest.mark.parametrize("stage", ["fit", "validate", "predict"])
+@pytest.mark.parametrize("kind", [Turning, Kept])
+@pytest.mark.parametrize("combined", [False, True])
+def test_a_loader_that_is_its_own_iterator_begins_once_an_epoch(kit, stage, kind, combined):
+    kit.seed()
+    by_hand = kind()
+    expected = [[*by_hand], [*by_hand], kit.draw()]
+    kit.seed()
+    loader = kind()
+    feed = kit.make_feed(CombinedLoader({"a": loader}, "sequential") if combined else loader, stage=stage)
+    values = [[item[0]["a"] if isinstance(item, tuple) else item for item in feed] for _ in range(2)]
+    assert [*[[v["a"] if isinstance(v, dict) else v for v in epoch] for epoch in values], kit.draw()] == expected
+    assert loader.begun == 2

@@ -187,7 +187,7 @@ class Part:
     def start(self) -> None:
         """Make the loader's iterator, anew."""
         self.rounds += 1
-        batches = (turn[0] for turn in self.loader) if isinstance(self.loader, CombinedLoader) else iter(self.loader)
+        batches = (turn[0] for turn in self.loader) if isinstance(self.loader, CombinedLoader) else self.loader
         self.iterator = islice(batches, self.limit)
 
     def next(self) -> Any:

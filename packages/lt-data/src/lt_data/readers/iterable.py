@@ -68,7 +68,7 @@ class IterableReader(Reader):
 
     def begin(self, epoch: int) -> Iterator[Any]:
         if not self._noted:
-            return iter(self.loader)
+            return islice(self.loader, None)  # a loop over iter() would call __iter__ twice
         if not self._goes_on:
             return self._begin_anew()
         self._earlier = self._watched.drawn
@@ -96,7 +96,7 @@ class IterableReader(Reader):
             return self._read_again(state)
         now = host_state()
         self.loader.load_state_dict(state["place"])
-        iterator: Iterator[Any] = iter(self.loader)
+        iterator = islice(self.loader, None)
         set_host_state(now)
         return iterator
 
