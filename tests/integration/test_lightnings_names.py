@@ -493,6 +493,8 @@ def test_the_summary_answers_with_modes_and_padded_counts(name):
     summary = name("utilities.model_summary:ModelSummary")(name("demos.boring_classes:BoringModel")())
     assert (summary.total_parameters, summary.total_training_modes) == (66, {"train": 1, "eval": 0})
     assert summary.in_sizes == ["?"]
+    (line,) = summary._layer_summary.items()
+    assert (line[0], line[1].layer_type, line[1].num_parameters) == ("layer", "Linear", 66)
     count = name("utilities.model_summary:get_human_readable_count")
     assert [count(number) for number in (0, 123, 1234, 2e6, 4e14, 5e15)] == [
         *("0  ", "123  ", "1.2 K", "2.0 M", "400 T", "5,000 T"),

@@ -65,6 +65,10 @@ class ModelSummary(Table):
         """Shape of each line's output, ``"?"`` where it is not known."""
         return ["?" if size is None else size for size in super().out_sizes]
 
+    @property
+    def _layer_summary(self) -> dict[str, LayerSummary]:
+        return {name: LayerSummary(layer) for name, layer in self.layers.items()}
+
     def _get_summary_data(self) -> list[tuple[str, list[str]]]:
         return [(title or " ", cells) for title, cells in self.columns()]
 

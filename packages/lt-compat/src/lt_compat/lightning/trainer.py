@@ -27,6 +27,7 @@ from lt_compat.lightning.trainer_views import AcceleratorConnector, PrecisionFac
 from lt_compat.names.trainer_parts import TRAINER_PARTS
 from lt_compat.v1.arguments import OLD_ARGUMENTS
 from lt_core import plugins
+from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import Policy
 from lt_core.environment import Environment
@@ -202,6 +203,9 @@ def trainer_class() -> type:
     for name in ("validate", "test", "predict"):
         setattr(made, name, _as_a_call(getattr(base, name)))
     made.__qualname__ = "Trainer"
+    for hook in vars(Callback).values():  # packages check by `overrides` that what they override takes the same types
+        if "trainer" in getattr(hook, "__annotations__", ()):
+            hook.__annotations__["trainer"] = Trainer
     return Trainer
 
 
