@@ -87,6 +87,14 @@ def test_the_example_leaves_generators_modes_and_running_statistics_as_they_were
     assert torch.equal(net.norm.running_mean, torch.zeros(10))
 
 
+@pytest.mark.parametrize("example", [lambda net: torch.randn(1, 2), lambda net: None if torch.rand(1) < 2 else 0])
+def test_an_example_that_is_drawn_at_each_read_leaves_the_generators_as_they_were(example):
+    net = type("Net", (LightningModule,), {"example_input_array": property(example), "forward": lambda net, x: x})()
+    before = torch.get_rng_state()
+    ModuleTable(net)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_an_example_that_does_not_fit_is_a_warning_and_the_table_goes_without_sizes():
     net = Net()
     net.example_input_array = torch.rand(4, 7)

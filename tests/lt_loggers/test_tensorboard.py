@@ -191,6 +191,14 @@ def test_a_graph_without_an_input_is_explained(tmp_path):
         TensorBoardLogger(tmp_path, log_graph=True).log_graph(torch.nn.Linear(1, 1))
 
 
+@pytest.mark.parametrize("log_graph", [False, True])
+def test_an_example_that_is_drawn_at_each_read_leaves_the_generators_as_they_were(tmp_path, log_graph):
+    drawn = type("Drawn", (Model,), {"example_input_array": property(lambda model: torch.randn(2, 4))})()
+    before = torch.get_rng_state()
+    TensorBoardLogger(tmp_path, log_graph=log_graph).log_graph(drawn)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_a_graph_is_traced_only_when_asked_for(tmp_path):
     TensorBoardLogger(tmp_path).log_graph(Model())
     assert list(tmp_path.iterdir()) == []

@@ -80,7 +80,8 @@ class ModuleTable:
         self.modes = Counter("train" if m.training else "eval" for m in list(counted.modules())[1:])
         listed = {id(p) for layer in self.layers.values() for p in layer.parameters()}
         self.other_parameters = _count(p for p in parameters if id(p) not in listed) if self.layers else 0
-        wanted = getattr(module, "example_input_array", None) is not None
+        with preserve_generators():  # it may be a property that draws
+            wanted = getattr(module, "example_input_array", None) is not None
         measured = _measure(module, _layers(module, max_depth), wrap) if wanted else None
         self.has_example = measured is not None
         self.total_flops = measured[""][0] if measured is not None else 0

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from lt_core.batch import move_to_device
-from lt_core.seed import isolate_rng
 
 
 class _ByPosition(nn.Module):
@@ -26,7 +25,7 @@ class _ByPosition(nn.Module):
 def add_graph(writer: Any, model: nn.Module, inputs: Any) -> None:
     """Trace ``model`` with ``inputs`` (a tensor, a tuple of arguments or a dict of keywords) and write its graph.
 
-    The model runs once in eval mode without gradients: running means, modes and random generators stay as they were.
+    The model runs once in eval mode without gradients: running means and modes stay as they were.
     """
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), torch.device("cpu"))
     inputs = move_to_device(inputs, device)
@@ -36,7 +35,7 @@ def add_graph(writer: Any, model: nn.Module, inputs: Any) -> None:
         traced, inputs = _ByPosition(model, list(inputs)), tuple(inputs.values())
     try:
         model.eval()
-        with isolate_rng(), torch.no_grad():
+        with torch.no_grad():
             writer.add_graph(traced, inputs)
     finally:
         for part, training in modes:

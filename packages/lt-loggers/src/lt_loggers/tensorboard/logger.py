@@ -16,6 +16,7 @@ from lt_core.arguments import checks_arguments
 from lt_core.errors import warn
 from lt_core.interface import is_overridden
 from lt_core.rank import process_rank
+from lt_core.seed import isolate_rng
 from lt_loggers.buffered import unwritten
 from lt_loggers.folder import FolderLogger
 from lt_loggers.log_file import LogFile
@@ -125,6 +126,7 @@ class TensorBoardLogger(FolderLogger):
         self.add_event(record)
         return True
 
+    @isolate_rng()  # the example may be a property that draws, as the model may
     def log_graph(self, model: nn.Module, input_array: Any = None) -> None:
         """Record the graph of ``model``, where ``log_graph=True`` was asked for; its state and random numbers stay."""
         inputs = getattr(model, "example_input_array", None) if input_array is None else input_array
