@@ -414,7 +414,7 @@ def release(session: nox.Session) -> None:
 
 @nox.session
 def ecosystem(session: nox.Session) -> None:
-    """Packages built on Lightning, on Lightning and by lt.compat on lt: the table. `-- --part 1/3`: a third of them."""
+    """Packages built on Lightning, on Lightning and by lt.compat on lt: the table. `-- --second`: the drawn ones."""
     uv_run(session, "python", "tools/ecosystem.py", *session.posargs)
 
 

@@ -5,6 +5,8 @@ uv run python tools/ecosystem.py chemprop darts  these files only
 uv run python tools/ecosystem.py --part 1/3      every third file: one of three runs that make the whole
 uv run python tools/ecosystem.py --slice         five small ones: one environment, one process on each; no row is kept
 uv run python tools/ecosystem.py --keep          an environment for each is kept under .nox, for the next time
+uv run python tools/ecosystem.py --second        the second table: tests/ecosystem/second, drawn from pool.txt by --seed
+uv run python tools/ecosystem.py --draw          runs nothing: lists what the seed draws and the state of each
 uv run python tools/ecosystem.py --table         runs nothing: writes the results into docs/migration.md
 
 A file says in its head what it needs and how it is run:
@@ -16,10 +18,16 @@ A file says in its head what it needs and how it is run:
     # slice:                               one of the small ones
     # differs: <why>                       a difference that is known; its reason stands in docs/migration.md
     # fails: <why>                         runs on Lightning alone, and why; that it fails on lt is checked too
+    # refused: <why>                       of the second table: does not count, since it does not run on Lightning here
 
 A script prints START when it has imported what it needs, and lines that begin with RESULT: these have to be equal.
 Nothing is downloaded but the packages. The ratio of times (lt's by Lightning's, each run once, from START to the end,
 or of the tests alone) is printed and never asserted.
+
+The first table is of packages that lt was made to run. The second is of packages that nobody prepared: the lines of
+pool.txt, shuffled by ``random.Random(seed)``; the first twenty that install and run on Lightning itself count. A script
+is the example of the package's own documentation, its data replaced by small data, and is finished on Lightning before
+lt is tried.
 """
 
 import argparse
@@ -27,6 +35,7 @@ import datetime as dt
 import json
 import os
 import platform
+import random
 import re
 import runpy
 import shlex
@@ -44,9 +53,14 @@ from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "tests" / "ecosystem"
-RESULTS = FOLDER / "results.json"
+SECOND = FOLDER / "second"
+POOL = FOLDER / "pool.txt"
 PAGE = ROOT / "docs" / "migration.md"
-BEGIN, END = "<!-- table by tools/ecosystem.py -->", "<!-- end of the table -->"
+MARKS = {
+    FOLDER: ("<!-- table by tools/ecosystem.py -->", "<!-- end of the table -->"),
+    SECOND: ("<!-- second table by tools/ecosystem.py -->", "<!-- end of the second table -->"),
+}
+COUNTED = 20
 BESIDE = ("lightning==2.6.*", "pytorch-lightning==2.6.*", "torch==2.13.*", "pytest")
 WAYS = {"Lightning": (), "lt": ("-m", "lt.compat")}
 PATIENCE = 1800  # seconds for one run; only guards against a hang
@@ -77,12 +91,20 @@ def main() -> int:
     parser.add_argument("--slice", action="store_true", help="the small ones, one after another in one process")
     parser.add_argument("--part", metavar="I/N", default="1/1", help="every N-th file, from the I-th on")
     parser.add_argument("--keep", action="store_true", help="keep an environment for each")
+    parser.add_argument("--second", action="store_true", help="the second table: files of tests/ecosystem/second")
+    parser.add_argument("--draw", action="store_true", help="list what the seed draws, run nothing")
+    parser.add_argument("--seed", type=int, default=1, help="of the second table's draw")
     parser.add_argument("--table", action="store_true", help="write the table into docs/migration.md, run nothing")
     chosen = parser.parse_args()
     if chosen.table:
         write_page()
         return 0
-    scripts = [FOLDER / f"{Path(name).stem}.py" for name in chosen.names] or sorted(FOLDER.glob("*.py"))
+    if chosen.draw:
+        print(listed(chosen.seed))
+        return 0
+    folder = SECOND if chosen.second else FOLDER
+    every = [script for _, script in counted(chosen.seed) if script] if chosen.second else sorted(FOLDER.glob("*.py"))
+    scripts = [folder / f"{Path(name).stem}.py" for name in chosen.names] or every
     if chosen.slice:
         return small([script for script in scripts if "slice" in head(script)])
     first, parts = (int(number) for number in chosen.part.split("/"))
@@ -92,14 +114,14 @@ def main() -> int:
         row = run(script, ROOT / ".nox" / "ecosystem" / (script.stem if chosen.keep else "one"))
         rows.append(row)
         print(line(row), flush=True)
-        keep(row)
-    print("\n" + table(rows) + "\n\n" + closing(rows))
-    return int(any(wrong(row, head(FOLDER / f"{row.name}.py")) for row in rows))
+        keep(row, folder)
+    print("\n" + table(rows, folder) + "\n\n" + closing(rows))
+    return int(any(wrong(row, head(folder / f"{row.name}.py")) for row in rows))
 
 
 def head(script: Path) -> dict[str, str]:
     """Return the `# name: value` lines of a file."""
-    lines = r"^# (requires|domain|compat|suite|slice|differs|fails): *(.*)$"
+    lines = r"^# (requires|domain|compat|suite|slice|differs|fails|refused): *(.*)$"
     return dict(re.findall(lines, script.read_text("utf-8"), re.MULTILINE))
 
 
@@ -255,7 +277,7 @@ def tests(way: str, python: str, says: dict[str, str], source: Path) -> tuple[di
         check=False,
         timeout=PATIENCE,
     )
-    (FOLDER.parent.parent / ".nox" / f"ecosystem-{way}.log").write_text(done.stdout + done.stderr, "utf-8")
+    (ROOT / ".nox" / f"ecosystem-{way}.log").write_text(done.stdout + done.stderr, "utf-8")
     if not report.exists():
         print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
         return {}, 0.0
@@ -288,21 +310,22 @@ def wrong(row: Row, says: dict[str, str]) -> bool:
     return row.outcome == "fails" or (row.outcome == "differs" and "differs" not in says)
 
 
-def keep(row: Row) -> None:
-    """Put a row into the file of results, dated."""
-    kept = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"rows": {}}
+def keep(row: Row, folder: Path) -> None:
+    """Put a row into the folder's file of results, dated."""
+    results = folder / "results.json"
+    kept = json.loads(results.read_text("utf-8")) if results.exists() else {"rows": {}}
     kept["date"] = dt.datetime.now(dt.UTC).date().isoformat()
     kept["python"] = platform.python_version()
     kept["beside"] = " ".join(BESIDE[:3])
     kept["rows"] = dict(sorted((kept["rows"] | {row.name: asdict(row)}).items()))
-    RESULTS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    results.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[Row], folder: Path) -> str:
     """Return the rows as markdown."""
     lines = ["| package | domain | what was run | on lt | time |", "| --- | --- | --- | --- | --: |"]
     for row in sorted(rows, key=lambda row: (row.domain, row.name)):
-        says = head(FOLDER / f"{row.name}.py")
+        says = head(folder / f"{row.name}.py")
         seen = says.get("differs", row.detail.replace("|", "\\|"))
         result = {"equal": "equal", "differs": f"differs: {seen}"}.get(row.outcome, f"fails: {says.get('fails', '')}")
         if row.tests:
@@ -323,14 +346,73 @@ def closing(rows: list[Row]) -> str:
     return said + (f" Of the suites' tests that pass on Lightning, {after} of {before} pass on lt." if before else "")
 
 
+def counted(seed: int) -> list[tuple[str, Path | None]]:
+    """Return the requirements that a seed draws, in order, up to the twentieth that counts, with their scripts."""
+    lines = [line for line in POOL.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    random.Random(seed).shuffle(lines)
+    drawn: list[tuple[str, Path | None]] = []
+    counts = 0
+    for line in lines:
+        script = SECOND / (re.sub(r"\[.*|[=<>~].*", "", line).replace("-", "_") + "_example.py")
+        drawn.append((line, script if script.exists() else None))
+        counts += "refused" not in head(script) if script.exists() else 1
+        if counts == COUNTED:
+            break
+    return drawn
+
+
+def states(seed: int) -> list[tuple[str, str, str]]:
+    """Return requirement, state (equal, differs, fails, refused, not tried yet) and reason of all that a seed draws."""
+    rows = json.loads((SECOND / "results.json").read_text("utf-8"))["rows"]
+    every = []
+    for requirement, script in counted(seed):
+        says = head(script) if script else {}
+        if "refused" in says:
+            every.append((requirement, "refused", says["refused"]))
+        elif script and script.stem in rows:
+            outcome = rows[script.stem]["outcome"]
+            every.append((requirement, outcome, "" if outcome == "equal" else says.get(outcome, "")))
+        else:
+            every.append((requirement, "not tried yet", ""))
+    return every
+
+
+def listed(seed: int) -> str:
+    """Return the draw as lines for a person."""
+    return "\n".join(f"{requirement}: {state}{why and ': '}{why}" for requirement, state, why in states(seed))
+
+
 def write_page() -> None:
-    """Write the table from the file of results into docs/migration.md."""
-    kept = json.loads(RESULTS.read_text("utf-8"))
-    rows = [Row(**row) for row in kept["rows"].values() if (FOLDER / f"{row['name']}.py").exists()]
-    when = f"Run on {kept['date']}, Python {kept['python']}, {kept['beside']}, on a CPU. {closing(rows)}"
-    before, rest = PAGE.read_text("utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{when}\n\n{table(rows)}\n\n{END}{after}", "utf-8")
+    """Write both tables from the files of results into docs/migration.md."""
+    for folder, (begin, end) in MARKS.items():
+        kept = json.loads((folder / "results.json").read_text("utf-8"))
+        rows = [Row(**row) for row in kept["rows"].values() if (folder / f"{row['name']}.py").exists()]
+        said = share(1) if folder == SECOND else closing(rows)
+        when = f"Run on {kept['date']}, Python {kept['python']}, {kept['beside']}, on a CPU. {said}"
+        before, rest = PAGE.read_text("utf-8").split(begin)
+        after = rest.split(end)[1]
+        refused = refusals(1) if folder == SECOND else ""
+        PAGE.write_text(f"{before}{begin}\n\n{when}\n\n{table(rows, folder)}\n\n{refused}{end}{after}", "utf-8")
+
+
+def share(seed: int) -> str:
+    """Return how many of a draw were tried and are equal."""
+    told = [state for _, state, _ in states(seed) if state != "refused"]
+    tried = [state for state in told if state != "not tried yet"]
+    return (
+        f"Of the {COUNTED} that count of the draw with seed {seed}, {len(tried)} were tried so far: "
+        f"{tried.count('equal')} equal."
+    )
+
+
+def refusals(seed: int) -> str:
+    """Return what a draw left out, as markdown."""
+    lines = [f"- {requirement}: {why}" for requirement, state, why in states(seed) if state == "refused"]
+    return (
+        "Drawn, and refused, since Lightning itself does not run it here:\n\n" + "\n".join(lines) + "\n\n"
+        if lines
+        else ""
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,5 @@
+"""Entity linking."""
+
+# requires: relik
+# domain: language
+# refused: pins lightning below 2.4
