@@ -33,10 +33,10 @@ class Tracker(TrackerLogger):
     def __init__(self, project):
         super().__init__("", log_model=False, name=project)
 
-    def _open(self):
+    def _lt_open(self):
         return self.claim_version()
 
-    def _send_rows(self, rows):
+    def _lt_send_rows(self, rows):
         yield len(rows)
 
 
@@ -49,17 +49,17 @@ class OnServer(MLFlowLogger):
     def __init__(self, experiment):
         super().__init__(experiment, tracking_uri="http://127.0.0.1:9")
 
-    def _open(self):
+    def _lt_open(self):
         assert self.talks.wait(PATIENCE)
         if self.version is None:
             self._version = f"r{next(IDS)}"
         self._name = {"digits": "7", "/Users/me/digits": "8"}[self._experiment_name]
         return SimpleNamespace(set_terminated=lambda *args: None)
 
-    def _send_rows(self, rows):
+    def _lt_send_rows(self, rows):
         yield len(rows)
 
-    def _send_hparams(self):
+    def _lt_send_hparams(self):
         """Take them."""
 
 

@@ -98,7 +98,7 @@ class Ends(Callback):
         self.there = {}
 
     def look(self, hook, trainer):
-        self.there[hook] = Path(trainer.checkpoint_callback._store.ranking.best).exists()
+        self.there[hook] = Path(trainer.checkpoint_callback._lt_store.ranking.best).exists()
 
     def on_train_end(self, trainer, pl_module):
         self.look("train_end", trainer)

@@ -182,7 +182,7 @@ def test_ema_updates_when_it_is_told_to(arguments, updates):
     callback, trainer = EMAWeightAveraging(**arguments), make()
     callback.on_fit_start(trainer, trainer.lightning_module)
     train(callback, trainer, batches())
-    assert callback._average.num_averaged == updates
+    assert callback._lt_average.num_averaged == updates
 
 
 def test_accumulated_micro_batches_update_once():
@@ -191,7 +191,7 @@ def test_accumulated_micro_batches_update_once():
     callback.on_fit_start(trainer, module)
     for trainer.global_step in (0, 1, 1, 2):
         callback.on_train_batch_end(trainer, module, None, None, 0)
-    assert callback._average.num_averaged == 2
+    assert callback._lt_average.num_averaged == 2
 
 
 def test_validation_sees_the_average_and_training_its_own_weights():
@@ -199,7 +199,7 @@ def test_validation_sees_the_average_and_training_its_own_weights():
     net = trainer.lightning_module
     callback.on_fit_start(trainer, net)
     train(callback, trainer, batches())
-    own, average = copy.deepcopy(net.state_dict()), copy.deepcopy(callback._average.tensors())
+    own, average = copy.deepcopy(net.state_dict()), copy.deepcopy(callback._lt_average.tensors())
     callback.on_validation_start(trainer, net)
     same(net.state_dict(), average)
     callback.on_validation_end(trainer, net)
@@ -231,13 +231,13 @@ def test_a_checkpoint_holds_the_average_as_its_weights_and_a_resume_is_exact(ins
     checkpoint = copy.deepcopy(checkpoint)
     if inside_validation:
         whole.on_validation_end(trainer, net)
-    same(checkpoint["state_dict"], whole._average.tensors())
+    same(checkpoint["state_dict"], whole._lt_average.tensors())
     same(checkpoint["current_model_state"], net.state_dict())
     train(whole, trainer, batches(), epochs=2, first=1)
     resumed, other = start(checkpoint)
     train(resumed, other, batches(), epochs=2, first=1)
     same(other.lightning_module.state_dict(), net.state_dict())
-    same(resumed._average.tensors(), whole._average.tensors())
+    same(resumed._lt_average.tensors(), whole._lt_average.tensors())
 
 
 @pytest.mark.parametrize("kind", [EMAWeightAveraging, lambda: StochasticWeightAveraging(0.01, swa_epoch_start=1)])
@@ -269,11 +269,11 @@ def test_the_average_is_updated_with_the_step_at_or_behind_each_multiple_of_a_du
         trainer.elapsed = lambda unit, at_start=False: 5 * batches.start if at_start else trainer.global_tokens
         callback.on_fit_start(trainer, trainer.lightning_module)
         for batch in batches:
-            before = callback._average.num_averaged
+            before = callback._lt_average.num_averaged
             trainer.global_tokens += 5
             trainer.global_step += batch % 2  # a step for two batches
             callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, batch)
-            updates += [batch + 1] * (callback._average.num_averaged - before)
+            updates += [batch + 1] * (callback._lt_average.num_averaged - before)
 
     updates, first = [], EMAWeightAveraging(every="15 tokens")  # reached in the batches 3, 6, 9 and 12
     run(first, range(at or 12), updates)

@@ -162,7 +162,7 @@ def shown(bar, trainer, **metrics):
     """Return what stands beside the bar, and what the row of the epoch says."""
     trainer.progress_bar_metrics = metrics
     trainer.callback_metrics = dict.fromkeys([*metrics, "loss"], 0.0)
-    return bar._metrics(), bar._epoch_metrics()
+    return bar._lt_metrics(), bar._lt_epoch_metrics()
 
 
 @pytest.fixture
@@ -206,9 +206,9 @@ def test_the_rate_is_in_samples_or_in_tokens_where_losses_are_weighted_by_them(b
     trainer, outputs = bar.trainer, None if weight is None else {"loss": 0.0, "loss_weight": weight}
     for i in range(3):
         trainer.global_samples += samples
-        bar._next_draw = 0.0
+        bar._lt_next_draw = 0.0
         bar.on_train_batch_end(trainer, trainer.lightning_module, outputs, None, i)
-    assert (bar._phase.unit, bar._phase.units) == (unit, 3 * (weight or samples or 1))
+    assert (bar._lt_phase.unit, bar._lt_phase.units) == (unit, 3 * (weight or samples or 1))
 
 
 class Table(History):
@@ -473,7 +473,7 @@ def test_a_description_of_ones_own_stays_for_its_epoch():
     for epoch in range(2):
         trainer.current_epoch = epoch
         run_epoch(bar, trainer)
-        said.append((bar.train_progress_bar.desc, bar._bars["train"]._phase.label))
+        said.append((bar.train_progress_bar.desc, bar._lt_bars["train"]._lt_phase.label))
     bar.on_train_end(trainer, module)
     assert said == [("Run 0", "Run 0"), ("Run 1", "Run 1")]
 
@@ -570,7 +570,7 @@ def test_the_environment_makes_bars_rarer(monkeypatch):
     monkeypatch.setenv("TQDM_MINITERS", "5")
     monkeypatch.setenv("TQDM_MININTERVAL", "2.5")
     assert [TQDMProgressBar(rate).refresh_rate for rate in (0, 1, 9)] == [0, 5, 9]
-    assert TQDMProgressBar()._interval == 2.5
+    assert TQDMProgressBar()._lt_interval == 2.5
 
 
 def test_a_rate_of_the_environment_that_is_no_number_is_named(monkeypatch):

@@ -208,6 +208,6 @@ def test_ranks_delete_what_an_interruption_left_in_one_order(tmp_path, kept):
     epoch(first, trainer, 0)
     state, deleted = {**first.state_dict(), "interrupted": str(tmp_path / f"interrupted-v{kept}.ckpt")}, []
     first.load_state_dict(state)
-    first._store.delete = lambda trainer, path: deleted.append(Path(path).name)
+    first._lt_store.delete = lambda trainer, path: deleted.append(Path(path).name)
     first.on_fit_end(trainer, trainer.lightning_module)
     assert deleted == [f"interrupted-v{kept}.ckpt", "interrupted.ckpt"]

@@ -25,7 +25,7 @@ class Tracker(TrackerLogger):
     def __init__(self, *args):
         super().__init__("", False)
 
-    def _send_rows(self, rows):
+    def _lt_send_rows(self, rows):
         for step, _, row in rows:
             with open(folder / "tracker.jsonl", "a") as file:
                 file.write(json.dumps({"step": step, **row}) + "\\n")
@@ -33,11 +33,11 @@ class Tracker(TrackerLogger):
 
 
 class Late(Tracker):
-    def _send_rows(self, rows):
+    def _lt_send_rows(self, rows):
         if not (folder / "asked").exists():
             (folder / "asked").touch()
             raise ConnectionError("refused")
-        yield from super()._send_rows(rows)
+        yield from super()._lt_send_rows(rows)
 
 
 """
@@ -128,7 +128,7 @@ def test_what_a_tracker_refused_at_the_end_of_the_fit_is_sent(tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv", "tracker"])
 def test_rows_that_cannot_be_written_are_said_to_be_lost(tmp_path, kind):
-    fails = "def fail(rows):\n    raise OSError('it is full')\n\nlogger._write = logger._send_rows = fail\n"
+    fails = "def fail(rows):\n    raise OSError('it is full')\n\nlogger._lt_write = logger._lt_send_rows = fail\n"
     done = run(tmp_path, f'logger = {KINDS[kind]}\n{fails}logger.log_metrics({{"a": 1.0}}, 1)')
     assert "what was logged last could not be written, and is lost: OSError: it is full [LT563]" in done.stderr
     assert done.returncode == 0
@@ -139,7 +139,7 @@ def test_a_silent_server_holds_the_end_no_longer_than_its_patience(tmp_path):
 import time
 class Silent(Tracker):
     patience = 0.2
-    def _send_rows(self, rows):
+    def _lt_send_rows(self, rows):
         time.sleep(10_000)
         yield 1
 logger = Silent()

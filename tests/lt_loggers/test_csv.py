@@ -264,7 +264,7 @@ class _FullDisk:
 def test_a_row_whose_write_failed_is_not_taken_so_that_it_can_be_sent_again(tmp_path, monkeypatch):
     logger = CSVLogger(tmp_path, flush_logs_every_n_steps=2)
     with monkeypatch.context() as away:
-        away.setattr(logger, "_write", lambda rows: 1 / 0)
+        away.setattr(logger, "_lt_write", lambda rows: 1 / 0)
         logger.log_metrics({"a": 1}, 0)
         with pytest.raises(ZeroDivisionError):
             logger.log_metrics({"a": 2}, 1)
@@ -300,7 +300,7 @@ def test_after_a_failed_write_tries_become_rarer(tmp_path, monkeypatch):
         raise OSError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as locked:
-        locked.setattr(logger, "_write", refuse)
+        locked.setattr(logger, "_lt_write", refuse)
         with pytest.raises(PermissionError):
             logger.log_metrics({"a": 0}, 0)
         for step in range(1000):

@@ -49,26 +49,26 @@ class Tracker(TrackerLogger):
         super().__init__("", log_model, "project", version, flush_every)
         self.service = service
 
-    def _open(self):
+    def _lt_open(self):
         self.service.take(self.version, "open")
         return self.version
 
-    def _send_rows(self, rows):
+    def _lt_send_rows(self, rows):
         for step, _, row in rows:
             self.service.take(self.experiment, "row", step, row["loss"])
             yield 1
 
-    def _send_hparams(self):
+    def _lt_send_hparams(self):
         self.service.take(self.experiment, "hparams", self.hparams)
 
-    def _media(self, name, media, step, folder):
+    def _lt_media(self, name, media, step, folder):
         (folder / "file").write_text(media.text)
         return lambda me: me.service.take(me.experiment, name, (folder / "file").read_text())
 
-    def _send_checkpoint(self, upload):
+    def _lt_send_checkpoint(self, upload):
         self.service.take(self.experiment, "checkpoint", upload.path.read_text())
 
-    def _close(self, status):
+    def _lt_close(self, status):
         self.service.take(self.experiment, status)
 
     def __getstate__(self):
@@ -92,7 +92,7 @@ def tracker(service):
 
 def rest(logger):
     """Wait until the thread has done what it was asked to."""
-    logger._sender.put(lambda run: None).result(PATIENCE)
+    logger._lt_sender.put(lambda run: None).result(PATIENCE)
 
 
 def log(logger, *steps):
@@ -404,7 +404,7 @@ def test_values_of_a_device_are_read_by_the_caller_and_not_by_the_thread(tracker
     tracker.log_metrics({"loss": torch.tensor(1.0, device="meta")}, 1)
     with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
         tracker.save()
-    tracker._rows.drop()
+    tracker._lt_rows.drop()
 
 
 def test_the_run_of_a_silent_service_has_a_stand_in(tracker, service):
@@ -499,9 +499,9 @@ def kinds(service, run="a"):
 
 NEXT = {
     "rows": lambda tracker, status: [log(tracker, 9), tracker.finalize(status)],
-    "save": lambda tracker, status: [tracker._rows.resume(), tracker.save()],
+    "save": lambda tracker, status: [tracker._lt_rows.resume(), tracker.save()],
     "another fit": lambda tracker, status: tracker.begin_anew(),
-    "the end of the process": lambda tracker, status: tracker._finish(),
+    "the end of the process": lambda tracker, status: tracker._lt_finish(),
 }
 
 
@@ -595,7 +595,7 @@ def test_a_late_failure_of_an_earlier_run_makes_the_next_one_wait_for_nothing(se
     service.talks.set()
     with pytest.warns(LtWarning, match="LT563"):
         rest(tracker)
-    assert not tracker._rows.is_waiting
+    assert not tracker._lt_rows.is_waiting
 
 
 class TestASpawnedRun:
@@ -618,7 +618,7 @@ class TestASpawnedRun:
             tracker.load_state_dict(pickle.loads(pickle.dumps(rank.state_dict())))
             assert tracker.version == rank.version
         tracker.patience = PATIENCE
-        tracker._finish()
+        tracker._lt_finish()
         rows = [steps(service, run) for run in service.runs]
         assert rows == ([[*range(6)]] if continues else [[0, 1, 2], [3, 4, 5]])
 
@@ -633,7 +633,7 @@ class TestASpawnedRun:
         tracker.load_state_dict(rank.state_dict())
         end()
         tracker.patience = PATIENCE
-        tracker._finish()
+        tracker._lt_finish()
         assert service.runs[tracker.version] == [("open",), ("hparams", {"lr": 1})]
 
 
@@ -644,7 +644,7 @@ def test_a_run_opened_before_the_fit_does_not_split_the_one_that_it_resumes(serv
     tracker = Tracker(service)
     tracker.patience = PATIENCE
     opened(tracker)
-    tracker._in_fit = True  # as a Trainer says before it loads the state
+    tracker._lt_in_fit = True  # as a Trainer says before it loads the state
     tracker.load_state_dict({"run_id": "old", "step": 4})
     assert tracker.claim_version() == "old"
     log(tracker, 5)

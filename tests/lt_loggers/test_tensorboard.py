@@ -272,7 +272,7 @@ def test_large_media_do_not_wait_in_memory(tmp_path):
     logger = TensorBoardLogger(tmp_path)
     for step in range(20):
         logger.log_media("noise", torch.randint(0, 256, (3, 300, 300), dtype=torch.uint8), step)
-    assert sum(map(len, logger._events)) < 2_000_000
+    assert sum(map(len, logger._lt_events)) < 2_000_000
 
 
 def test_without_tensorboard_it_is_an_error_that_says_what_to_install(tmp_path, monkeypatch):

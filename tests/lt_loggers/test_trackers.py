@@ -22,7 +22,7 @@ class Service(TrackerLogger):
         super().__init__("", log_model=False, flush_every=1)
         self.takes, self.tries, self.sent = 0, 0, []
 
-    def _send_rows(self, rows):
+    def _lt_send_rows(self, rows):
         self.tries += 1
         taken = rows[: self.takes]
         self.sent += [step for step, _, _ in taken]
@@ -33,7 +33,7 @@ class Service(TrackerLogger):
 
 def rest(logger):
     """Wait until the thread has done what it was asked to."""
-    logger._sender.put(lambda run: None).result()
+    logger._lt_sender.put(lambda run: None).result()
 
 
 @pytest.fixture

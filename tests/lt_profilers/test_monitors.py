@@ -143,7 +143,7 @@ def test_flops_of_the_first_batch_are_counted_on_request():
     layer(x).sum().backward()
     trainer.global_step = 1
     callback.on_train_batch_end(trainer, module, None, x, 0)
-    assert callback._flops_per_batch == 2 * (2 * 2 * 8 * 4)  # the forward, and the weight's gradient
+    assert callback._lt_flops_per_batch == 2 * (2 * 2 * 8 * 4)  # the forward, and the weight's gradient
     assert "train/device/flops_per_sec" in trainer.logger.rows[0][1]
 
 

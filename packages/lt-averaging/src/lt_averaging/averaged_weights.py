@@ -90,7 +90,7 @@ class AveragedWeights:
             for mean, present in zip(self._mean, live, strict=True):
                 mean.copy_(present)
         else:
-            self._average(live)
+            self._lt_average(live)
         self.num_averaged += 1
 
     @torch.no_grad()
@@ -118,7 +118,7 @@ class AveragedWeights:
                 self._mean[self._names[name]].copy_(tensor)
         self.num_averaged = num_averaged
 
-    def _average(self, live: list[Tensor]) -> None:
+    def _lt_average(self, live: list[Tensor]) -> None:
         means, presents = [], []
         for mean, present, averaged in zip(self._mean, live, self._averaged, strict=True):
             if not averaged:

@@ -78,80 +78,80 @@ class StochasticWeightAveraging(Callback):
             raise ConfigTypeError(f"{who}(avg_fn={avg_fn!r}): expected a function or None.", code="LT179")
         self._avg_fn = avg_fn
         self._device = as_device("StochasticWeightAveraging", device)
-        self._first_epoch = 0
-        self._average: AveragedWeights | None = None
-        self._rates: list[float] | None = None
-        self._rates_before: list[float] | None = None
-        self._loaded: dict[str, Any] | None = None
+        self._lt_first_epoch = 0
+        self._lt_average: AveragedWeights | None = None
+        self._lt_rates: list[float] | None = None
+        self._lt_rates_before: list[float] | None = None
+        self._lt_loaded: dict[str, Any] | None = None
 
     @property
     def swa_start(self) -> int:
         """First epoch, from 0, that is averaged."""
-        return self._first_epoch
+        return self._lt_first_epoch
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average, how many epochs are in it, and the learning rates from which annealing began."""
-        average = self._average
+        average = self._lt_average
         if average is None:
-            return self._loaded or {}
+            return self._lt_loaded or {}
         return {
             "n_averaged": average.num_averaged,
             "average_model_state": average.tensors() if average.num_averaged else {},
-            "rates_before": self._rates_before,
+            "rates_before": self._lt_rates_before,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._loaded = state_dict
-        self._rates_before = state_dict.get("rates_before")
+        self._lt_loaded = state_dict
+        self._lt_rates_before = state_dict.get("rates_before")
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._rates_before = self._loaded = None
+        self._lt_rates_before = self._lt_loaded = None
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check that the run can be averaged, and find the first epoch to average."""
-        self._check(trainer, pl_module)
+        self._lt_check(trainer, pl_module)
         start = self._swa_epoch_start
         if isinstance(start, float):
             start = int((trainer.max_epochs or 0) * start)
-        self._first_epoch = max(start - 1, 0)
-        self._average = AveragedWeights(pl_module, device=self._device, use_buffers=False, avg_fn=self._avg_fn)
-        if self._loaded is not None:
-            self._average.load(self._loaded["average_model_state"], int(self._loaded["n_averaged"]))
-            self._loaded = None
-        self._set_epoch(trainer)
+        self._lt_first_epoch = max(start - 1, 0)
+        self._lt_average = AveragedWeights(pl_module, device=self._device, use_buffers=False, avg_fn=self._avg_fn)
+        if self._lt_loaded is not None:
+            self._lt_average.load(self._lt_loaded["average_model_state"], int(self._lt_loaded["n_averaged"]))
+            self._lt_loaded = None
+        self._lt_set_epoch(trainer)
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._set_epoch(trainer)
+        self._lt_set_epoch(trainer)
 
     def on_before_optimizer_step(self, trainer: TrainerAPI, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Hold the learning rate, which a scheduler may have moved."""
-        if self._rates is not None:
-            for group, rate in zip(optimizer.param_groups, self._rates, strict=False):
+        if self._lt_rates is not None:
+            for group, rate in zip(optimizer.param_groups, self._lt_rates, strict=False):
                 group["lr"] = rate
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        if self._average is not None and trainer.current_epoch >= self._first_epoch:
-            self._average.update()
+        if self._lt_average is not None and trainer.current_epoch >= self._lt_first_epoch:
+            self._lt_average.update()
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Give the module the average, and its batch-norm layers fresh statistics."""
-        if self._average is None or not self._average.num_averaged:
+        if self._lt_average is None or not self._lt_average.num_averaged:
             return
         if trainer.interrupted:
-            self._loaded = self.state_dict()  # a fit that continues goes on with it
+            self._lt_loaded = self.state_dict()  # a fit that continues goes on with it
             return
-        self._average.copy_to_module()
+        self._lt_average.copy_to_module()
         if any(isinstance(layer, _BatchNorm) for layer in pl_module.modules()):
             _update_batch_norm(trainer, pl_module)
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._average = self._rates = None
+        self._lt_average = self._lt_rates = None
 
-    def _check(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+    def _lt_check(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         who = "StochasticWeightAveraging"
         if len(trainer.optimizers) != 1:
             raise ConfigError(f"{who} works with one optimizer, and there are {len(trainer.optimizers)}.", code="LT178")
@@ -175,23 +175,23 @@ class StochasticWeightAveraging(Callback):
                 code="LT178",
             )
 
-    def _set_epoch(self, trainer: TrainerAPI) -> None:
-        done = trainer.current_epoch - self._first_epoch
+    def _lt_set_epoch(self, trainer: TrainerAPI) -> None:
+        done = trainer.current_epoch - self._lt_first_epoch
         if done < 0:
-            self._rates = None
+            self._lt_rates = None
             return
         groups = trainer.optimizers[0].param_groups
-        if self._rates_before is None:
-            self._rates_before = [float(group["lr"]) for group in groups]
-        share = self._share(min(done / self._annealing_epochs, 1.0) if self._annealing_epochs else 1.0)
-        before, held = self._rates_before, self._swa_lrs
+        if self._lt_rates_before is None:
+            self._lt_rates_before = [float(group["lr"]) for group in groups]
+        share = self._lt_share(min(done / self._annealing_epochs, 1.0) if self._annealing_epochs else 1.0)
+        before, held = self._lt_rates_before, self._swa_lrs
         if not isinstance(held, list):
             held = before if held is None else [held] * len(groups)
-        self._rates = [goal * share + rate * (1 - share) for goal, rate in zip(held, before, strict=False)]
-        for group, rate in zip(groups, self._rates, strict=False):
+        self._lt_rates = [goal * share + rate * (1 - share) for goal, rate in zip(held, before, strict=False)]
+        for group, rate in zip(groups, self._lt_rates, strict=False):
             group["lr"] = rate
 
-    def _share(self, progress: float) -> float:
+    def _lt_share(self, progress: float) -> float:
         """Return how far the learning rate has moved to its goal, 0 to 1."""
         return progress if self._annealing_strategy == "linear" else (1 - math.cos(math.pi * progress)) / 2
 

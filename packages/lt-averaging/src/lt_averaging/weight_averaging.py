@@ -65,23 +65,23 @@ class WeightAveraging(Callback):
         instead = f" Is it the decay? {type(self).__name__}(decay={device!r})." if number else ""
         self._device = as_device(type(self).__name__, device, instead)
         self._use_buffers = use_buffers
-        self._given_functions = kwargs
-        self._average: AveragedWeights | None = None
-        self._swapped = False
-        self._loaded: tuple[dict[str, Tensor], int] | None = None
-        self._forget_fit()
-        self._every = None if every is None else Duration.of(every, UNITS, f"{type(self).__name__}(every={{}})")
-        self._multiples: Every | None = None
+        self._lt_given_functions = kwargs
+        self._lt_average: AveragedWeights | None = None
+        self._lt_swapped = False
+        self._lt_loaded: tuple[dict[str, Tensor], int] | None = None
+        self._lt_forget_fit()
+        self._lt_every = None if every is None else Duration.of(every, UNITS, f"{type(self).__name__}(every={{}})")
+        self._lt_multiples: Every | None = None
 
-    def _forget_fit(self) -> None:
+    def _lt_forget_fit(self) -> None:
         self._latest_update_step = 0
         self._latest_update_epoch = -1
-        self._reached: int | None = None  # multiples, before a resume
-        self._looked_at = 0  # optimizer step
+        self._lt_reached: int | None = None  # multiples, before a resume
+        self._lt_looked_at = 0  # optimizer step
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._forget_fit()
-        self._loaded = None
+        self._lt_forget_fit()
+        self._lt_loaded = None
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """Return whether to update the average now.
@@ -94,31 +94,35 @@ class WeightAveraging(Callback):
 
     def average_functions(self) -> dict[str, Any]:
         """Return ``avg_fn`` or ``multi_avg_fn``; made when a run begins, as such functions cannot be pickled."""
-        return self._given_functions
+        return self._lt_given_functions
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         state = {"latest_update_step": self._latest_update_step, "latest_update_epoch": self._latest_update_epoch}
-        if self._multiples is None:
+        if self._lt_multiples is None:
             return state
-        return state | {"every": str(self._every), "reached": self._multiples.reached, "looked_at": self._looked_at}
+        return state | {
+            "every": str(self._lt_every),
+            "reached": self._lt_multiples.reached,
+            "looked_at": self._lt_looked_at,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._latest_update_step = int(state_dict["latest_update_step"])
         self._latest_update_epoch = int(state_dict.get("latest_update_epoch", -1))  # Lightning's files lack it
-        if state_dict.get("every") == str(self._every):
-            self._reached, self._looked_at = int(state_dict["reached"]), int(state_dict["looked_at"])
+        if state_dict.get("every") == str(self._lt_every):
+            self._lt_reached, self._lt_looked_at = int(state_dict["reached"]), int(state_dict["looked_at"])
 
     def on_save_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put the average where loaders look for the weights, and the present weights beside it."""
-        if self._average is None:
+        if self._lt_average is None:
             return
-        checkpoint["averaging_state"] = {"n_averaged": torch.tensor(self._average.num_averaged)}
-        if not self._average.num_averaged:
+        checkpoint["averaging_state"] = {"n_averaged": torch.tensor(self._lt_average.num_averaged)}
+        if not self._lt_average.num_averaged:
             return
-        other = self._other_weights(trainer, checkpoint["state_dict"])
-        here, there = (other, checkpoint["state_dict"]) if not self._swapped else (checkpoint["state_dict"], other)
+        other = self._lt_other_weights(trainer, checkpoint["state_dict"])
+        here, there = (other, checkpoint["state_dict"]) if not self._lt_swapped else (checkpoint["state_dict"], other)
         checkpoint["state_dict"], checkpoint["current_model_state"] = here, there
 
     def on_load_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -135,94 +139,94 @@ class WeightAveraging(Callback):
                 code="LT634",
             )
         else:
-            self._loaded, checkpoint["state_dict"] = (checkpoint["state_dict"], count), trained
+            self._lt_loaded, checkpoint["state_dict"] = (checkpoint["state_dict"], count), trained
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Begin with the present weights, or with the checkpoint's average."""
-        self._average = AveragedWeights(
+        self._lt_average = AveragedWeights(
             pl_module, device=self._device, use_buffers=self._use_buffers, **self.average_functions()
         )
-        self._swapped = False
-        if self._loaded is None:
+        self._lt_swapped = False
+        if self._lt_loaded is None:
             return
-        tensors, count = self._loaded
-        self._loaded = None
+        tensors, count = self._lt_loaded
+        self._lt_loaded = None
         if trainer.strategy.capabilities.sharded_parameters and trainer.model is not None:
             trainer.strategy.load_module_state(trainer.model, tensors)
-            self._average.swap()
-            self._average.num_averaged = count
+            self._lt_average.swap()
+            self._lt_average.num_averaged = count
         else:
-            self._average.load(tensors, count)
+            self._lt_average.load(tensors, count)
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         step = trainer.global_step
-        due = self._every is None or self._is_reached(trainer, self._every)
+        due = self._lt_every is None or self._lt_is_reached(trainer, self._lt_every)
         if due and step > self._latest_update_step and self.should_update(step_idx=step - 1):
             self._latest_update_step = step
-            self._update()
+            self._lt_update()
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         epoch = trainer.current_epoch
         if epoch > self._latest_update_epoch and self.should_update(epoch_idx=epoch):
             self._latest_update_epoch = epoch
-            self._update()
+            self._lt_update()
 
     def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Validate the average; the module's ``on_validation_epoch_end`` sees it too."""
-        self._swap(True)
+        self._lt_swap(True)
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._swap(False)
+        self._lt_swap(False)
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        self._swap(False)
+        self._lt_swap(False)
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._swap(False)
-        if self._average is None or not self._average.num_averaged:
+        self._lt_swap(False)
+        if self._lt_average is None or not self._lt_average.num_averaged:
             return
         if not trainer.interrupted:
-            self._average.copy_to_module()
+            self._lt_average.copy_to_module()
         elif not trainer.strategy.capabilities.sharded_parameters:  # a fit that continues goes on with it
-            self._loaded = self._average.tensors(), self._average.num_averaged
+            self._lt_loaded = self._lt_average.tensors(), self._lt_average.num_averaged
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._swap(False)
-        self._average = self._multiples = None
+        self._lt_swap(False)
+        self._lt_average = self._lt_multiples = None
 
-    def _is_reached(self, trainer: TrainerAPI, every: Duration) -> bool:
+    def _lt_is_reached(self, trainer: TrainerAPI, every: Duration) -> bool:
         """Return whether a multiple was reached, where an optimizer step is done that was not there before."""
-        if self._multiples is None or not self._multiples.belongs_to(trainer):
-            self._multiples = Every(every, trainer)
-            if self._reached is not None:
-                self._multiples.reached, self._reached = self._reached, None
-        if trainer.global_step == self._looked_at:
+        if self._lt_multiples is None or not self._lt_multiples.belongs_to(trainer):
+            self._lt_multiples = Every(every, trainer)
+            if self._lt_reached is not None:
+                self._lt_multiples.reached, self._lt_reached = self._lt_reached, None
+        if trainer.global_step == self._lt_looked_at:
             return False
-        self._looked_at = trainer.global_step
-        return self._multiples.is_due()
+        self._lt_looked_at = trainer.global_step
+        return self._lt_multiples.is_due()
 
-    def _update(self) -> None:
-        if self._average is not None:
-            self._average.update()
+    def _lt_update(self) -> None:
+        if self._lt_average is not None:
+            self._lt_average.update()
 
-    def _swap(self, wanted: bool) -> None:
-        if self._average is not None and self._average.num_averaged and self._swapped != wanted:
-            self._average.swap()
-            self._swapped = wanted
+    def _lt_swap(self, wanted: bool) -> None:
+        if self._lt_average is not None and self._lt_average.num_averaged and self._lt_swapped != wanted:
+            self._lt_average.swap()
+            self._lt_swapped = wanted
 
-    def _other_weights(self, trainer: TrainerAPI, present: dict[str, Any]) -> dict[str, Any]:
+    def _lt_other_weights(self, trainer: TrainerAPI, present: dict[str, Any]) -> dict[str, Any]:
         """Return the weights that the module does not have now, in the layout of a state dict."""
-        assert self._average is not None
+        assert self._lt_average is not None
         if not trainer.strategy.capabilities.sharded_parameters or trainer.model is None:
-            return {**present, **self._average.tensors()}
-        self._average.swap()
+            return {**present, **self._lt_average.tensors()}
+        self._lt_average.swap()
         gathered = trainer.strategy.module_state(trainer.model)
         other = {name: value.clone() if isinstance(value, Tensor) else value for name, value in gathered.items()}
-        self._average.swap()
+        self._lt_average.swap()
         return other
 
 
@@ -277,12 +281,12 @@ class EMAWeightAveraging(WeightAveraging):
 
     def average_functions(self) -> dict[str, Any]:
         if self.warmup:
-            return {"multi_avg_fn": self._warm_average}
+            return {"multi_avg_fn": self._lt_warm_average}
         return {"multi_avg_fn": get_ema_multi_avg_fn(self.decay)}  # type: ignore[no-untyped-call]
 
-    def _warm_average(self, means: Any, presents: Any, count: Tensor) -> None:
-        assert self._average is not None
-        done = self._average.num_averaged  # not count, which is on the device
+    def _lt_warm_average(self, means: Any, presents: Any, count: Tensor) -> None:
+        assert self._lt_average is not None
+        done = self._lt_average.num_averaged  # not count, which is on the device
         average: Callable[..., None] = get_ema_multi_avg_fn(min(self.decay, (1 + done) / (10 + done)))  # type: ignore[no-untyped-call]
         average(means, presents, count)
 

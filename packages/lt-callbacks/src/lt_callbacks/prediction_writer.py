@@ -49,8 +49,8 @@ class BasePredictionWriter(Callback):
 
     def __init__(self, write_interval: str = "batch") -> None:
         self.interval = WriteInterval(choice(type(self).__name__, "write_interval", write_interval, (*WriteInterval,)))
-        self._predictions: list[list[Any]] = []
-        self._indices: list[list[Sequence[int] | None]] = []
+        self._lt_predictions: list[list[Any]] = []
+        self._lt_indices: list[list[Sequence[int] | None]] = []
 
     def write_on_batch_end(
         self,
@@ -80,8 +80,8 @@ class BasePredictionWriter(Callback):
         raise NotImplementedError(f"{type(self).__name__}.write_on_epoch_end is not defined")
 
     def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._predictions = [[] for _ in trainer.num_predict_batches]
-        self._indices = [[] for _ in trainer.num_predict_batches]
+        self._lt_predictions = [[] for _ in trainer.num_predict_batches]
+        self._lt_indices = [[] for _ in trainer.num_predict_batches]
 
     def on_predict_batch_end(
         self,
@@ -96,12 +96,12 @@ class BasePredictionWriter(Callback):
         if self.interval.on_batch:
             self.write_on_batch_end(trainer, pl_module, outputs, indices, batch, batch_idx, dataloader_idx)
         if self.interval.on_epoch:
-            self._predictions[dataloader_idx].append(outputs)
-            self._indices[dataloader_idx].append(indices)
+            self._lt_predictions[dataloader_idx].append(outputs)
+            self._lt_indices[dataloader_idx].append(indices)
 
     def on_predict_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        predictions, indices = self._predictions, self._indices
-        self._predictions, self._indices = [], []
+        predictions, indices = self._lt_predictions, self._lt_indices
+        self._lt_predictions, self._lt_indices = [], []
         if not self.interval.on_epoch:
             return
         known = any(one is not None for loader in indices for one in loader)

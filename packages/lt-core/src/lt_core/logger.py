@@ -26,8 +26,8 @@ class Logger(Interface):
     """
 
     takes_tensors: bool = False
-    _fitted_in: str = ""  # the name of the last fit's run
-    _in_fit: bool = False
+    _lt_fitted_in: str = ""  # the name of the last fit's run
+    _lt_in_fit: bool = False
 
     @property
     def name(self) -> str | None:

@@ -54,7 +54,7 @@ class PushToHub(SavePretrained):
         self.private = private
         self.revision = revision
         self.message = message
-        self._client = client if client is not None else _client()
+        self._lt_client = client if client is not None else _client()
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Make the repository, where it is not there."""
@@ -62,7 +62,7 @@ class PushToHub(SavePretrained):
         problem = ""
         if trainer.is_global_zero and not trainer.fast_dev_run:
             try:
-                self._client.create_repo(self.repo_id, private=self.private, exist_ok=True)
+                self._lt_client.create_repo(self.repo_id, private=self.private, exist_ok=True)
             except Exception as error:  # the client's: network, rights, names
                 problem = f"{type(error).__name__}: {error}"
         if problem := trainer.strategy.broadcast(problem):
@@ -79,7 +79,7 @@ class PushToHub(SavePretrained):
             return
         message = self.message or f"Step {trainer.global_step}, epoch {trainer.current_epoch}"
         try:
-            self._client.upload_folder(
+            self._lt_client.upload_folder(
                 repo_id=self.repo_id, folder_path=str(self.folder), commit_message=message, revision=self.revision
             )
         except Exception as error:  # the client's

@@ -71,16 +71,16 @@ class TransformersModule(LightningModule):
         return self.model(**inputs)
 
     def training_step(self, batch: Mapping[str, Any], batch_idx: int) -> Tensor | dict[str, Tensor]:
-        loss = self._loss(batch, "train")
-        tokens = self._tokens(batch)
+        loss = self._lt_loss(batch, "train")
+        tokens = self._lt_tokens(batch)
         self.log("train_loss", loss, prog_bar=True)
         return loss if tokens is None else {"loss": loss, "loss_weight": tokens}
 
     def validation_step(self, batch: Mapping[str, Any], batch_idx: int) -> None:
-        self._evaluate(batch, "val")
+        self._lt_evaluate(batch, "val")
 
     def test_step(self, batch: Mapping[str, Any], batch_idx: int) -> None:
-        self._evaluate(batch, "test")
+        self._lt_evaluate(batch, "test")
 
     def predict_step(self, batch: Mapping[str, Any], batch_idx: int) -> Any:
         output = self(**{name: value for name, value in batch.items() if name != "labels"})
@@ -103,7 +103,7 @@ class TransformersModule(LightningModule):
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def _loss(self, batch: Mapping[str, Any], stage: str) -> Tensor:
+    def _lt_loss(self, batch: Mapping[str, Any], stage: str) -> Tensor:
         if not isinstance(batch, Mapping):
             raise HookError(
                 f"TransformersModule: expected a batch that is a dict of the model's arguments (input_ids, labels...); "
@@ -121,14 +121,14 @@ class TransformersModule(LightningModule):
         self.on_output(output, batch, stage)
         return loss  # type: ignore[no-any-return]
 
-    def _evaluate(self, batch: Mapping[str, Any], stage: str) -> None:
-        loss, tokens = self._loss(batch, stage), self._tokens(batch)
+    def _lt_evaluate(self, batch: Mapping[str, Any], stage: str) -> None:
+        loss, tokens = self._lt_loss(batch, stage), self._lt_tokens(batch)
         counted = None if tokens is None else int(tokens)
         if counted == 0:
             loss = torch.zeros_like(loss)  # the mean over no label is NaN; it weighs nothing
         self.log(f"{stage}_loss", loss, prog_bar=True, batch_size=counted)
 
-    def _tokens(self, batch: Mapping[str, Any]) -> Tensor | None:
+    def _lt_tokens(self, batch: Mapping[str, Any]) -> Tensor | None:
         """Return how many labels the loss is a mean over, shape ``()``; None where it is one for each sample."""
         labels = batch.get("labels")
         if not isinstance(labels, Tensor) or labels.ndim < 2 or labels.is_floating_point():

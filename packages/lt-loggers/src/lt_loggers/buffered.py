@@ -33,14 +33,14 @@ class BufferedLogger(Logger):
         if not hasattr(flush_every, "__index__"):
             expected = "expected a whole number of steps between two writes"
             raise ConfigTypeError(f"{type(self).__name__}: {expected}; received {flush_every!r:.60}.", code="LT179")
-        self._rows = Rows(prefix, flush_every, flush_secs, self._rename)
+        self._lt_rows = Rows(prefix, flush_every, flush_secs, self._lt_rename)
         self.hparams: dict[str, Any] = {}
 
     def begin_anew(self) -> None:
         with losing(self):
             self.save()
-        self._rows.drop()
-        self._rows.last_step = -1
+        self._lt_rows.drop()
+        self._lt_rows.last_step = -1
         self.hparams = {}
 
     def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
@@ -51,11 +51,11 @@ class BufferedLogger(Logger):
             OSError: where a write was due and failed; this row was not taken then, earlier ones are kept.
         """
         unwritten.add(self)
-        if self._rows.add(metrics, step):
+        if self._lt_rows.add(metrics, step):
             try:
                 self.save()
             except BaseException:
-                self._rows.take_back()
+                self._lt_rows.take_back()
                 raise
 
     def log_hyperparams(
@@ -71,9 +71,9 @@ class BufferedLogger(Logger):
         unwritten.add(self)
         self.hparams = {**self.hparams, **as_dict(params or {})}
         if metrics:
-            self.log_metrics(metrics, max(0, self._rows.last_step) if step is None else step)
+            self.log_metrics(metrics, max(0, self._lt_rows.last_step) if step is None else step)
         if not process_rank():
-            self._write_hparams()
+            self._lt_write_hparams()
 
     def save(self) -> None:
         """Write all rows.
@@ -81,13 +81,13 @@ class BufferedLogger(Logger):
         Raises:
             OSError: naming the file; the rows are kept and come with the next write.
         """
-        if not process_rank() and (len(self._rows) or self._has_more()):
+        if not process_rank() and (len(self._lt_rows) or self._lt_has_more()):
             try:
-                self._write(self._rows.read())
+                self._lt_write(self._lt_rows.read())
             except BaseException:
-                self._rows.postpone()
+                self._lt_rows.postpone()
                 raise
-        self._rows.drop()
+        self._lt_rows.drop()
         unwritten.discard(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -99,19 +99,19 @@ class BufferedLogger(Logger):
         """Write the rest."""
         self.save()
 
-    def _rename(self, name: str) -> str:
+    def _lt_rename(self, name: str) -> str:
         """Return how ``name`` is called in this logger, or raise where it cannot be taken."""
         return name
 
-    def _has_more(self) -> bool:
+    def _lt_has_more(self) -> bool:
         """Whether something beside rows waits to be written."""
         return False
 
-    def _write(self, rows: list[Row]) -> None:
+    def _lt_write(self, rows: list[Row]) -> None:
         """Write rows; written ones must stay so even if this is called again after an error."""
         raise NotImplementedError
 
-    def _write_hparams(self) -> None:
+    def _lt_write_hparams(self) -> None:
         """Write :attr:`hparams`."""
 
 
@@ -131,7 +131,7 @@ def losing(logger: Logger) -> Iterator[None]:
 def _finish_all() -> None:
     for logger in [*unwritten]:
         with losing(logger):
-            getattr(logger, "_finish", logger.save)()  # a tracker's, which closes its run too
+            getattr(logger, "_lt_finish", logger.save)()  # a tracker's, which closes its run too
 
 
 threading._register_atexit(_finish_all)  # type: ignore[attr-defined]  # atexit's own come when no thread can start

@@ -62,24 +62,24 @@ class CometLogger(TrackerLogger):
             online = not offline if online is None else online
         if "save_dir" in kwargs:  # also how Trainer(logger="comet") calls
             kwargs.setdefault("offline_directory", os.fspath(kwargs.pop("save_dir")))
-        self._start = {"api_key": api_key, "workspace": workspace, "mode": mode, "online": online}
+        self._lt_start = {"api_key": api_key, "workspace": workspace, "mode": mode, "online": online}
         super().__init__("", False, project, experiment_key)
-        self._metric_prefix, self._settings, self._save_dir = prefix, kwargs, kwargs.get("offline_directory")
+        self._lt_metric_prefix, self._lt_settings, self._save_dir = prefix, kwargs, kwargs.get("offline_directory")
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
-    def _new_version(self) -> str:
-        return os.environ.get("COMET_EXPERIMENT_KEY") or super()._new_version()
+    def _lt_new_version(self) -> str:
+        return os.environ.get("COMET_EXPERIMENT_KEY") or super()._lt_new_version()
 
-    def _open(self) -> Any:
+    def _lt_open(self) -> Any:
         os.environ.setdefault("COMET_DISABLE_AUTO_LOGGING", "1")  # Comet patches torch otherwise
         import comet_ml
 
         experiment = comet_ml.start(
-            **self._start,
+            **self._lt_start,
             project=self.name,
             experiment_key=self.claim_version(),
-            experiment_config=comet_ml.ExperimentConfig(**self._settings),
+            experiment_config=comet_ml.ExperimentConfig(**self._lt_settings),
         )
         self._version, self._name = experiment.get_key(), experiment.project_name
         return experiment
@@ -87,9 +87,9 @@ class CometLogger(TrackerLogger):
     # ---- logging -----------------------------------------------------------------------------------------------------
 
     def log_graph(self, model: nn.Module, input_array: Any = None) -> None:
-        self._ask(_call("set_model_graph", str(model)))
+        self._lt_ask(_call("set_model_graph", str(model)))
 
-    def _media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
+    def _lt_media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
         match media:
             case Histogram():
                 return _call("log_histogram_3d", media.values.tolist(), name=name, step=step)
@@ -104,24 +104,24 @@ class CometLogger(TrackerLogger):
         path.write_bytes(content)
         return _call("log_audio", str(path), step=step, copy_to_tmp=True, file_name=name)
 
-    def _close(self, status: str) -> None:
+    def _lt_close(self, status: str) -> None:
         if self._experiment is not None:
             self._experiment.flush()
 
-    def _exit(self) -> None:
+    def _lt_exit(self) -> None:
         if self._experiment is not None:
             self._experiment.end()
 
-    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
+    def _lt_send_rows(self, rows: list[Row]) -> Iterator[int]:
         for step, _, row in rows:
             metrics = dict(row)
             epoch = metrics.pop("epoch", None)
             self.experiment.log_metrics(
-                metrics, prefix=self._metric_prefix, step=round(step), epoch=epoch and round(epoch)
+                metrics, prefix=self._lt_metric_prefix, step=round(step), epoch=epoch and round(epoch)
             )
             yield 1
 
-    def _send_hparams(self) -> None:
+    def _lt_send_hparams(self) -> None:
         self.experiment.log_parameters(plain(self.hparams))
 
 

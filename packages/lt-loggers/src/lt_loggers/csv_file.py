@@ -48,16 +48,16 @@ class CSVLogger(LineLogger):
         flush_secs: float = 10,
     ) -> None:
         super().__init__(save_dir, name, version, None, prefix, flush_logs_every_n_steps, flush_secs)
-        self._columns: list[str] = []
-        self._header = ""
-        self._templates: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
+        self._lt_columns: list[str] = []
+        self._lt_header = ""
+        self._lt_templates: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
 
     @property
     def experiment(self) -> ExperimentWriter:
         """The rows that are not written yet, and their writer. A subclass's own writer gets the rows in its place."""
         return ExperimentWriter(self.log_dir, self)
 
-    def _write(self, rows: list[Row]) -> None:
+    def _lt_write(self, rows: list[Row]) -> None:
         writer: Any = self.experiment
         if type(writer) is not ExperimentWriter:
             while rows:
@@ -65,33 +65,33 @@ class CSVLogger(LineLogger):
                 writer.log_metrics(row, step)
                 del rows[0]
             writer.save()
-        super()._write(rows)
+        super()._lt_write(rows)
 
-    def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
-        if (file.header or "") != self._header:  # of another file, or taken over from disk
-            self._take_columns(next(csv.reader([file.header or ""])))
-        columns = dict.fromkeys([*(self._columns or ["step"]), *(name for _, _, row in rows for name in row)])
-        if len(columns) > len(self._columns):
-            self._take_columns(list(columns))
+    def _lt_write_rows(self, file: LineFile, rows: list[Row]) -> None:
+        if (file.header or "") != self._lt_header:  # of another file, or taken over from disk
+            self._lt_take_columns(next(csv.reader([file.header or ""])))
+        columns = dict.fromkeys([*(self._lt_columns or ["step"]), *(name for _, _, row in rows for name in row)])
+        if len(columns) > len(self._lt_columns):
+            self._lt_take_columns(list(columns))
             if file.header is not None and file.size:
-                _widen(file, self._header)
-        file.write([self._line(step, row) for step, _, row in rows], self._header)
+                _widen(file, self._lt_header)
+        file.write([self._lt_line(step, row) for step, _, row in rows], self._lt_header)
 
-    def _take_columns(self, columns: list[str]) -> None:
+    def _lt_take_columns(self, columns: list[str]) -> None:
         text = io.StringIO()
         csv.writer(text, lineterminator="").writerow(columns)
-        self._columns, self._header = columns, text.getvalue()
-        self._templates.clear()
+        self._lt_columns, self._lt_header = columns, text.getvalue()
+        self._lt_templates.clear()
 
-    def _line(self, step: float, row: dict[str, int | float]) -> str:
+    def _lt_line(self, step: float, row: dict[str, int | float]) -> str:
         """Return the cells of a row, by a template that is made once for each set of names."""
         names = tuple(row)
-        found = self._templates.get(names)
+        found = self._lt_templates.get(names)
         if found is None:
             present = {*row, "step"}
-            template = ",".join("%r" if column in present else "" for column in self._columns)
-            found = template, tuple(column for column in self._columns if column in present)
-            self._templates[names] = found
+            template = ",".join("%r" if column in present else "" for column in self._lt_columns)
+            found = template, tuple(column for column in self._lt_columns if column in present)
+            self._lt_templates[names] = found
         template, ordered = found
         return template % tuple([row.get(name, step) for name in ordered])
 
@@ -115,12 +115,12 @@ class ExperimentWriter:
     @property
     def path(self) -> Path:
         """The file of rows."""
-        return self._logger._file().path
+        return self._logger._lt_file().path
 
     @property
     def rows(self) -> int:
         """How many are in the file."""
-        return self._logger._file().rows
+        return self._logger._lt_file().rows
 
     @property
     def metrics_file_path(self) -> str:
@@ -130,7 +130,7 @@ class ExperimentWriter:
     @property
     def metrics(self) -> list[dict[str, int | float]]:
         """The rows that are not in the file yet, with their ``step``."""
-        return [{**row, "step": step} for step, _, row in self._logger._rows.read()]
+        return [{**row, "step": step} for step, _, row in self._logger._lt_rows.read()]
 
     @property
     def hparams(self) -> dict[str, Any]:

@@ -53,15 +53,15 @@ class FolderLogger(BufferedLogger):
     ) -> None:
         super().__init__(prefix, flush_every, flush_secs)
         self._save_dir = _expanded(save_dir)
-        self._mirror = Mirror(self._save_dir) if "://" in self._save_dir else None
-        self._from = Path().absolute()  # files stay there when the process goes to another folder
+        self._lt_mirror = Mirror(self._save_dir) if "://" in self._save_dir else None
+        self._lt_from = Path().absolute()  # files stay there when the process goes to another folder
         self._name = _part_of_path("name", name or "")
         self._sub_dir = None if sub_dir is None else _part_of_path("sub_dir", os.fspath(sub_dir))
         given: Any = version  # a number may be numpy's
         self._version = index(given) if hasattr(given, "__index__") else _part_of_path("version", given or "") or None
-        self._explicit = self._version is not None
-        self._claimed: Path | None = None
-        self._resumed: dict[str, Any] = {}
+        self._lt_explicit = self._version is not None
+        self._lt_claimed: Path | None = None
+        self._lt_resumed: dict[str, Any] = {}
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
@@ -75,12 +75,12 @@ class FolderLogger(BufferedLogger):
 
     @property
     def root_dir(self) -> str:
-        return self._joined(self.save_dir, self.name)
+        return self._lt_joined(self.save_dir, self.name)
 
     @property
     def version(self) -> int | str:
         if self._version is None:
-            self._version = self._next_version()
+            self._version = self._lt_next_version()
         return self._version
 
     @property
@@ -91,25 +91,27 @@ class FolderLogger(BufferedLogger):
     @property
     def log_dir(self) -> str:
         version = self.version
-        return self._joined(self.root_dir, version if isinstance(version, str) else f"version_{version}", self.sub_dir)
+        return self._lt_joined(
+            self.root_dir, version if isinstance(version, str) else f"version_{version}", self.sub_dir
+        )
 
     @property
     def files_dir(self) -> Path:
         """Where this logger writes: :attr:`log_dir`, or the local folder whose files are copied there."""
-        return Path(self.log_dir) if self._mirror is None else self._mirror.fetch(self.log_dir)
+        return Path(self.log_dir) if self._lt_mirror is None else self._lt_mirror.fetch(self.log_dir)
 
-    def _joined(self, *parts: str | None) -> str:
+    def _lt_joined(self, *parts: str | None) -> str:
         kept = list(filter(None, parts))
-        return str(Path(self._from, *kept)) if self._mirror is None else posixpath.join(*kept)
+        return str(Path(self._lt_from, *kept)) if self._lt_mirror is None else posixpath.join(*kept)
 
-    def _run_dir(self) -> Path:
+    def _lt_run_dir(self) -> Path:
         """Return the run's folder, with those of all its loggers."""
         folder = self.files_dir
         return [folder, *folder.parents][len(PurePath(self.sub_dir or "").parts)]
 
-    def _next_version(self) -> int:
+    def _lt_next_version(self) -> int:
         root = self.root_dir
-        return next_version(root) if self._mirror is None else _version_after(self._mirror.names(root))
+        return next_version(root) if self._lt_mirror is None else _version_after(self._lt_mirror.names(root))
 
     def claim_version(self, beside: Sequence[Logger] = ()) -> int | str:
         """Make this run's folder: the one of a logger ``beside`` with the same root, else the next free one."""
@@ -119,14 +121,14 @@ class FolderLogger(BufferedLogger):
             self._version = next((other.version for other in same if other.log_dir), None)
             while self._version is None:
                 try:
-                    self._version = self._next_version()
+                    self._version = self._lt_next_version()
                     if self.version != self._version:  # a subclass has its own
                         break
-                    folder = self._run_dir()
+                    folder = self._lt_run_dir()
                     make_folder(folder.parent)
                     folder.mkdir()
                 except OSError as error:
-                    if self._version is None or not self._run_dir().is_dir():
+                    if self._version is None or not self._lt_run_dir().is_dir():
                         raise ConfigError(
                             f"{type(self).__name__}(save_dir={self.save_dir!r}): no folder can be made in "
                             f"{self.root_dir}: {error.strerror or error}. Give a folder that you may write to by "
@@ -135,27 +137,27 @@ class FolderLogger(BufferedLogger):
                         ) from error
                     self._version = None  # another job was quicker
                 else:
-                    self._claimed = folder
+                    self._lt_claimed = folder
                     sync_directory(folder.parent)
         return self.version
 
     def begin_anew(self) -> None:
         super().begin_anew()
-        if not self._explicit:
+        if not self._lt_explicit:
             self._version = None
-        self._claimed, self._resumed = None, {}
+        self._lt_claimed, self._lt_resumed = None, {}
 
     def use_version(self, version: int | str) -> None:
         """Take this version; a folder that was made for another one is removed while it is empty."""
         self._version = version if isinstance(version, int) else _part_of_path("version", version)
-        if self._claimed is not None and self._claimed != self._run_dir():
+        if self._lt_claimed is not None and self._lt_claimed != self._lt_run_dir():
             with suppress(OSError):  # where somebody has put something there, it stays
-                self._claimed.rmdir()
-            self._claimed = None
+                self._lt_claimed.rmdir()
+            self._lt_claimed = None
 
     # ---- hyperparameters ---------------------------------------------------------------------------------------------
 
-    def _write_hparams(self) -> None:
+    def _lt_write_hparams(self) -> None:
         self.claim_version()
         LogFile(self.files_dir / _HPARAMS).replace(as_yaml(self.hparams).encode())
 
@@ -165,9 +167,9 @@ class FolderLogger(BufferedLogger):
             return
         folder = self.files_dir
         if folder.is_dir() and not (folder / _HPARAMS).exists():
-            self._write_hparams()
-        if self._mirror is not None:
-            self._mirror.send()
+            self._lt_write_hparams()
+        if self._lt_mirror is not None:
+            self._lt_mirror.send()
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
@@ -175,29 +177,29 @@ class FolderLogger(BufferedLogger):
         """Return the version, the last step, and where the files end; nothing on ranks that have no files."""
         if process_rank():
             return {}
-        return {"version": self.version, "step": self._rows.last_step, "files": self._resumed or self._ends()}
+        return {"version": self.version, "step": self._lt_rows.last_step, "files": self._lt_resumed or self._lt_ends()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the version and the files of ``state``; they are cut when the first row is written.
 
         A logger that was given another version starts there instead, and one of another kind ignores the files.
         """
-        if "files" not in state or (self._explicit and self.version != state["version"]):
+        if "files" not in state or (self._lt_explicit and self.version != state["version"]):
             return
         self.use_version(state["version"])
-        self._rows.last_step = state["step"]
-        self._resumed = dict(state["files"])
+        self._lt_rows.last_step = state["step"]
+        self._lt_resumed = dict(state["files"])
 
-    def _has_more(self) -> bool:
-        return bool(self._resumed)
+    def _lt_has_more(self) -> bool:
+        return bool(self._lt_resumed)
 
-    def _ends(self) -> dict[str, Any]:
+    def _lt_ends(self) -> dict[str, Any]:
         """Return where this logger's files end, as plain data; up to there they are on disk."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the claim: a copy in another process must not remove the folder."""
-        return {**super().__getstate__(), "_claimed": None}
+        return {**super().__getstate__(), "_lt_claimed": None}
 
 
 def next_version(root_dir: str | os.PathLike[str]) -> int:

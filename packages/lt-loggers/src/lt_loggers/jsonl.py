@@ -50,10 +50,10 @@ class JSONLLogger(LineLogger):
         flush_secs: float = 10,
     ) -> None:
         super().__init__(save_dir, name, version, None, prefix, flush_logs_every_n_steps, flush_secs)
-        self._timestamps = timestamps
+        self._lt_timestamps = timestamps
 
-    def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
-        file.write(json_lines(rows, timestamps=self._timestamps))
+    def _lt_write_rows(self, file: LineFile, rows: list[Row]) -> None:
+        file.write(json_lines(rows, timestamps=self._lt_timestamps))
 
 
 def json_lines(rows: list[Row], *, timestamps: bool) -> list[str]:

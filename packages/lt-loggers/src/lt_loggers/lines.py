@@ -117,36 +117,36 @@ class LineLogger(FolderLogger):
     file_name: ClassVar[str]
     has_header: ClassVar[bool]
 
-    _lines: LineFile | None = None
+    _lt_lines: LineFile | None = None
 
     def begin_anew(self) -> None:
         super().begin_anew()
-        self._lines = None
+        self._lt_lines = None
 
     @property
     def experiment(self) -> Any:
         """The file of rows: its ``path``, and the number of ``rows`` written."""
-        return self._file()
+        return self._lt_file()
 
-    def _file(self) -> LineFile:
+    def _lt_file(self) -> LineFile:
         path = self.files_dir / self.file_name
-        if self._lines is None or self._lines.path != path:
-            self._lines = LineFile(path, has_header=self.has_header)
-        return self._lines
+        if self._lt_lines is None or self._lt_lines.path != path:
+            self._lt_lines = LineFile(path, has_header=self.has_header)
+        return self._lt_lines
 
-    def _write(self, rows: list[Row]) -> None:
+    def _lt_write(self, rows: list[Row]) -> None:
         self.claim_version()
-        file = self._file()
-        file.open(self._resumed.get(self.file_name))
-        self._resumed = {}
+        file = self._lt_file()
+        file.open(self._lt_resumed.get(self.file_name))
+        self._lt_resumed = {}
         if rows:
-            self._write_rows(file, rows)
+            self._lt_write_rows(file, rows)
 
-    def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
+    def _lt_write_rows(self, file: LineFile, rows: list[Row]) -> None:
         """Append rows to the file, which is open."""
         raise NotImplementedError
 
-    def _ends(self) -> dict[str, Any]:
-        file = self._file()
+    def _lt_ends(self) -> dict[str, Any]:
+        file = self._lt_file()
         file.sync()
         return {self.file_name: file.end()}

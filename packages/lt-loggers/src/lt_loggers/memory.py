@@ -33,13 +33,13 @@ class MemoryLogger(BufferedLogger):
     @checks_arguments
     def __init__(self, save_dir: Any = None, prefix: str = "") -> None:
         super().__init__(prefix, flush_every=100, flush_secs=10)
-        self._kept: list[dict[str, Number]] = []
+        self._lt_kept: list[dict[str, Number]] = []
 
     @property
     def rows(self) -> list[dict[str, Number]]:
         """A dict for each row, with its ``"step"``."""
         self.save()
-        return self._kept
+        return self._lt_kept
 
     @property
     def columns(self) -> dict[str, list[Number | None]]:
@@ -50,14 +50,14 @@ class MemoryLogger(BufferedLogger):
 
     def begin_anew(self) -> None:
         super().begin_anew()
-        self._kept = []
+        self._lt_kept = []
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rows": list(self._kept)}
+        return {"rows": list(self._lt_kept)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if "rows" in state:
-            self._kept = list(state["rows"])
+            self._lt_kept = list(state["rows"])
 
-    def _write(self, rows: list[Row]) -> None:
-        self._kept += [{"step": step, **row} for step, _, row in rows]
+    def _lt_write(self, rows: list[Row]) -> None:
+        self._lt_kept += [{"step": step, **row} for step, _, row in rows]

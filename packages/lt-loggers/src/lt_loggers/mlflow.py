@@ -66,20 +66,20 @@ class MLFlowLogger(TrackerLogger):
         require("mlflow", "MLFlowLogger", "mlflow")
         super().__init__(prefix, log_model, None, run_id)
         local = os.fspath(save_dir) if save_dir is not None else "./mlruns"
-        self._uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"file:{local}"
-        uri = urlparse(self._uri)
-        self._address = uri.netloc.rpartition("@")[2] or self._uri
+        self._lt_uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"file:{local}"
+        uri = urlparse(self._lt_uri)
+        self._lt_address = uri.netloc.rpartition("@")[2] or self._lt_uri
         if uri.scheme == "file":
-            self._save_dir = url2pathname(uri.path) if uri.path.startswith("/") else self._uri.removeprefix("file:")
+            self._save_dir = url2pathname(uri.path) if uri.path.startswith("/") else self._lt_uri.removeprefix("file:")
         elif not uri.scheme:
-            self._save_dir = self._uri
+            self._save_dir = self._lt_uri
         self._experiment_name, self._run_name = experiment_name, run_name
         self._artifact_location = artifact_location
-        self._how = {} if synchronous is None else {"synchronous": synchronous}
+        self._lt_how = {} if synchronous is None else {"synchronous": synchronous}
         self.tags = dict(tags or {})
-        self._keys: set[str] = set()
-        self._resumed_at: float | None = None
-        self._there: dict[str, set[tuple[int, str]]] = {}
+        self._lt_keys: set[str] = set()
+        self._lt_resumed_at: float | None = None
+        self._lt_there: dict[str, set[tuple[int, str]]] = {}
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
@@ -124,23 +124,23 @@ class MLFlowLogger(TrackerLogger):
 
     def begin_anew(self) -> None:
         super().begin_anew()
-        if self._given is None:
-            self._name, self._keys, self._resumed_at = None, set(), None
+        if self._lt_given is None:
+            self._name, self._lt_keys, self._lt_resumed_at = None, set(), None
 
-    def _open(self) -> MlflowClient:
+    def _lt_open(self) -> MlflowClient:
         if self.save_dir is not None:  # MLflow 3.17 and later want to know that files are meant
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         from mlflow.tracking import MlflowClient
 
-        client = MlflowClient(self._uri)
+        client = MlflowClient(self._lt_uri)
         if self.version is None:
-            self._version, self._name = self._new_run(client)
+            self._version, self._name = self._lt_new_run(client)
         else:
             self._name = str(client.get_run(self.version).info.experiment_id)
             client.update_run(self.version, status="RUNNING")
         return client
 
-    def _new_run(self, client: MlflowClient) -> tuple[str, str]:
+    def _lt_new_run(self, client: MlflowClient) -> tuple[str, str]:
         from mlflow.tracking.context.registry import resolve_tags
 
         found = client.get_experiment_by_name(self._experiment_name)
@@ -153,7 +153,7 @@ class MLFlowLogger(TrackerLogger):
 
     # ---- logging -----------------------------------------------------------------------------------------------------
 
-    def _media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
+    def _lt_media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
         """Send media as an artifact, ``media/<name>/step_N.png``."""
         path = write_media(folder, name, media, step)
         where = PurePosixPath("media", path.parent.relative_to(folder))
@@ -166,37 +166,37 @@ class MLFlowLogger(TrackerLogger):
         """
         super().load_state_dict(state)
         if self.version == state.get("run_id", ""):
-            self._resumed_at, self._there = min([state["step"], *(row[0] for row in state.get("unsent", []))]), {}
+            self._lt_resumed_at, self._lt_there = min([state["step"], *(row[0] for row in state.get("unsent", []))]), {}
 
-    def _close(self, status: str) -> None:
+    def _lt_close(self, status: str) -> None:
         if self._experiment is not None:
             self._experiment.set_terminated(self.version, _STATUS.get(status, "FINISHED"))
 
-    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
+    def _lt_send_rows(self, rows: list[Row]) -> Iterator[int]:
         from mlflow.entities import Metric
 
         for start in range(0, len(rows), _PARAMS_IN_BATCH):  # so that a failure repeats few
             batch: list[Metric] = []
             for step, time, row in (part := rows[start : start + _PARAMS_IN_BATCH]):
-                fresh = row if self._resumed_at is None else self._unsent(row, round(step))
+                fresh = row if self._lt_resumed_at is None else self._lt_unsent(row, round(step))
                 batch += [Metric(n, value, int(time * 1000), round(step)) for n, value in fresh.items()]
-            self._send_batch("metrics", batch, _METRICS_IN_BATCH)
+            self._lt_send_batch("metrics", batch, _METRICS_IN_BATCH)
             yield len(part)
 
-    def _unsent(self, row: dict[str, Number], step: int) -> dict[str, Number]:
+    def _lt_unsent(self, row: dict[str, Number], step: int) -> dict[str, Number]:
         """Return the values of a row that the run does not hold yet at this step."""
-        for name in row.keys() - self._there.keys():
+        for name in row.keys() - self._lt_there.keys():
             history = self.experiment.get_metric_history(self.version, name)
-            since = [metric for metric in history if metric.step >= (self._resumed_at or 0)]
-            self._there[name] = {(metric.step, repr(float(metric.value))) for metric in since}
-        return {n: value for n, value in row.items() if (step, repr(float(value))) not in self._there[n]}
+            since = [metric for metric in history if metric.step >= (self._lt_resumed_at or 0)]
+            self._lt_there[name] = {(metric.step, repr(float(metric.value))) for metric in since}
+        return {n: value for n, value in row.items() if (step, repr(float(value))) not in self._lt_there[n]}
 
-    def _send_batch(self, kind: str, entities: list[Any], size: int) -> None:
+    def _lt_send_batch(self, kind: str, entities: list[Any], size: int) -> None:
         """Send metrics or params, in the portions that the server takes."""
         for start in range(0, len(entities), size):
-            self.experiment.log_batch(self.version, **{kind: entities[start : start + size]}, **self._how)
+            self.experiment.log_batch(self.version, **{kind: entities[start : start + size]}, **self._lt_how)
 
-    def _send_hparams(self) -> None:
+    def _lt_send_hparams(self) -> None:
         from mlflow.entities import Param
         from mlflow.exceptions import MlflowException
 
@@ -213,13 +213,13 @@ class MLFlowLogger(TrackerLogger):
             client.log_text(run_id, as_yaml(self.hparams), "hparams.yaml")
         try:
             new = [Param(name, value) for name, value in values.items() if name not in known]
-            self._send_batch("params", new, _PARAMS_IN_BATCH)
+            self._lt_send_batch("params", new, _PARAMS_IN_BATCH)
         except MlflowException as error:
             if error.error_code != "INVALID_PARAMETER_VALUE":
                 raise
             warn(f"MLflow refused the hyperparameters of this run: {error.message}", code="LT557")
 
-    def _send_checkpoint(self, upload: Upload) -> None:
+    def _lt_send_checkpoint(self, upload: Upload) -> None:
         folder, client, run_id = upload.path.stem, self.experiment, self.version
         if upload.path.is_dir():
             client.log_artifacts(run_id, str(upload.path), f"{folder}/{upload.path.name}")
@@ -228,18 +228,18 @@ class MLFlowLogger(TrackerLogger):
         client.log_text(run_id, as_yaml(upload.metadata), f"{folder}/metadata.yaml")
         client.log_text(run_id, str(upload.aliases), f"{folder}/aliases.txt")
 
-    def _rename(self, name: str) -> str:
+    def _lt_rename(self, name: str) -> str:
         """Return ``name`` as MLflow takes it: in its characters, and so that it can be a file of a local store.
 
         Raises:
             LogError: for a name that would lead out of the store.
         """
-        path_below(self.save_dir or self._uri, name)
+        path_below(self.save_dir or self._lt_uri, name)
         key = _UNKNOWN.sub("_", name)
-        clashes = any(f"{one}/".startswith(f"{key}/") or f"{key}/".startswith(f"{one}/") for one in self._keys)
-        if self.save_dir is not None and key not in self._keys and clashes:  # a file cannot be a folder too
+        clashes = any(f"{one}/".startswith(f"{key}/") or f"{key}/".startswith(f"{one}/") for one in self._lt_keys)
+        if self.save_dir is not None and key not in self._lt_keys and clashes:  # a file cannot be a folder too
             key = key.replace("/", ".")
-        self._keys.add(key)
+        self._lt_keys.add(key)
         if key != name:
             warn(f"MLflow's stores cannot take the name {name!r}: it is called {key!r} there.", code="LT558")
         return key

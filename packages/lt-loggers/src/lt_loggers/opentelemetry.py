@@ -51,25 +51,25 @@ class OpenTelemetryLogger(TrackerLogger):
         if exporter is None:
             _exporter_class()  # before the first step, not at the first row
         super().__init__(prefix, False, service, version, flush_logs_every_n_steps, flush_secs)
-        self._exporter = exporter
-        self._shown: dict[str, str] = {}
-        self._last = 0
+        self._lt_exporter = exporter
+        self._lt_shown: dict[str, str] = {}
+        self._lt_last = 0
 
-    def _open(self) -> Any:
+    def _lt_open(self) -> Any:
         """Return the exporter."""
-        return self._exporter or _exporter_class()()
+        return self._lt_exporter or _exporter_class()()
 
-    def _rename(self, name: str) -> str:
+    def _lt_rename(self, name: str) -> str:
         shown = _UNKNOWN.sub("_", name)
-        if self._shown.setdefault(shown, name) != name:
+        if self._lt_shown.setdefault(shown, name) != name:
             raise LogError(
-                f"log_metrics: {name!r} and {self._shown[shown]!r} are both {shown!r} in OpenTelemetry's characters. "
-                "Rename one of them.",
+                f"log_metrics: {name!r} and {self._lt_shown[shown]!r} are both {shown!r} in OpenTelemetry's "
+                "characters. Rename one of them.",
                 code="LT670",
             )
         return name
 
-    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
+    def _lt_send_rows(self, rows: list[Row]) -> Iterator[int]:
         from opentelemetry.sdk.metrics.export import (
             Gauge,
             Metric,
@@ -83,7 +83,7 @@ class OpenTelemetryLogger(TrackerLogger):
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
         points: dict[str, list[NumberDataPoint]] = {}
-        last = self._last
+        last = self._lt_last
         for step, time, row in rows:
             last = max(last + 1, int(time * 1e9))  # two rows never stand at one time
             for name, value in {"step": step, **row}.items():
@@ -95,7 +95,7 @@ class OpenTelemetryLogger(TrackerLogger):
         found = self.experiment.export(MetricsData([ResourceMetrics(Resource(about), [scope], "")]))
         if found is not MetricExportResult.SUCCESS:
             raise ConnectionError(f"the exporter {type(self.experiment).__name__} did not take {len(rows)} rows")
-        self._last = last
+        self._lt_last = last
         yield len(rows)
 
 

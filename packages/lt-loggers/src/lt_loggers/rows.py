@@ -33,14 +33,14 @@ class Rows:
     def __init__(self, prefix: str, every: int, seconds: float, rename: Callable[[str], str] = str) -> None:
         self.last_step: float = -1
         self._prefix = f"{prefix}-" if prefix else ""
-        self._every, self._seconds, self._rename = every, seconds, rename
+        self._every, self._seconds, self._lt_rename = every, seconds, rename
         self._names: dict[str, str] = {}
-        self._rows: list[Row] = []
+        self._lt_rows: list[Row] = []
         self._on_device: list[tuple[dict[str, Number], str, Tensor]] = []
         self._due_step = self._due_time = self._pause = 0.0
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._lt_rows)
 
     def add(self, metrics: Mapping[str, Any], step: float | None) -> bool:
         """Keep one row; return whether it is time to write.
@@ -68,13 +68,13 @@ class Rows:
         elif type(step) is not int:
             step = _as_step(step)
         now = time()
-        if not self._rows and not self._pause:
+        if not self._lt_rows and not self._pause:
             self._due_step, self._due_time = step + self._every, now + self._seconds
-        self._rows.append((step, now, row))
+        self._lt_rows.append((step, now, row))
         self.last_step = step
         if self._pause:
             return now >= self._due_time
-        return step >= self._due_step or now >= self._due_time or len(self._rows) >= self._every
+        return step >= self._due_step or now >= self._due_time or len(self._lt_rows) >= self._every
 
     def read(self) -> list[Row]:
         """Return all rows, with the values that are on devices fetched in one transfer for each device and type."""
@@ -86,16 +86,16 @@ class Rows:
             for (row, name, _), number in zip(places, numbers, strict=True):
                 row[name] = number
         self._on_device.clear()
-        return self._rows
+        return self._lt_rows
 
     def take(self) -> list[Row]:
         """Return all rows and forget them, without a word about a write."""
-        rows, self._rows = self.read(), []
+        rows, self._lt_rows = self.read(), []
         return rows
 
     def drop(self) -> None:
         """Forget all rows: they are written."""
-        self._rows = []
+        self._lt_rows = []
         self._on_device.clear()
         self.resume()
 
@@ -105,7 +105,7 @@ class Rows:
 
     def take_back(self) -> None:
         """Forget the row that was added last, unless it is written already."""
-        del self._rows[-1:]
+        del self._lt_rows[-1:]
 
     def postpone(self) -> None:
         """Keep the rows: they could not be written now. Wait longer after each failure, up to an hour."""
@@ -123,7 +123,7 @@ class Rows:
                 f"log_metrics: a name is a string of printable characters, got {name!r} ({type(name).__name__}).",
                 code="LT544",
             )
-        full = self._names[name] = self._rename(self._prefix + name)
+        full = self._names[name] = self._lt_rename(self._prefix + name)
         return full
 
     def _put(self, row: dict[str, Number], name: str, value: Any) -> None:

@@ -43,12 +43,12 @@ class StdoutLogger(BufferedLogger):
         flush_secs: float = 10,
     ) -> None:
         super().__init__(prefix, flush_logs_every_n_steps, flush_secs)
-        self._timestamps = timestamps
+        self._lt_timestamps = timestamps
 
-    def _write(self, rows: list[Row]) -> None:
-        _print(json_lines(rows, timestamps=self._timestamps))
+    def _lt_write(self, rows: list[Row]) -> None:
+        _print(json_lines(rows, timestamps=self._lt_timestamps))
 
-    def _write_hparams(self) -> None:
+    def _lt_write_hparams(self) -> None:
         _print([json_line({"hparams": plain(self.hparams)})])
 
 

@@ -62,7 +62,7 @@ class TrackerLogger(BufferedLogger):
 
     patience: float = 30.0
 
-    _address = "its server"  # as messages name it
+    _lt_address = "its server"  # as messages name it
     _save_dir: str | None = None
 
     def __init__(
@@ -75,11 +75,11 @@ class TrackerLogger(BufferedLogger):
         flush_secs: float = 5,
     ) -> None:
         super().__init__(prefix, flush_every, flush_secs)
-        self._uploads = Uploads(log_model)
-        self._sent_hparams = self.hparams
-        self._name, self._version, self._given = name, version, version
+        self._lt_uploads = Uploads(log_model)
+        self._lt_sent_hparams = self.hparams
+        self._name, self._version, self._lt_given = name, version, version
         self._experiment: Any = None
-        self._own_sender: Sender | None = None
+        self._lt_own_sender: Sender | None = None
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
@@ -109,17 +109,17 @@ class TrackerLogger(BufferedLogger):
     def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
         """Choose the id; no server is asked, so that a run has its folder also while the service is unreachable."""
         if self._version is None and not process_rank():
-            self._version = self._new_version()
+            self._version = self._lt_new_version()
         return self._version
 
     def use_version(self, version: int | str) -> None:
         self._version = str(version)
 
     @property
-    def _sender(self) -> Sender:
-        if self._own_sender is None or self._own_sender.process != os.getpid():
-            self._own_sender = Sender(self)
-        return self._own_sender
+    def _lt_sender(self) -> Sender:
+        if self._lt_own_sender is None or self._lt_own_sender.process != os.getpid():
+            self._lt_own_sender = Sender(self)
+        return self._lt_own_sender
 
     @property
     def experiment(self) -> Any:
@@ -129,24 +129,24 @@ class TrackerLogger(BufferedLogger):
         if process_rank():
             return Nothing()
         if self._experiment is None:
-            if self._sender.thread is current_thread():
+            if self._lt_sender.thread is current_thread():
                 unwritten.add(self)
-                self._experiment = self._open()
+                self._experiment = self._lt_open()
             else:
-                self._ask(lambda me: me.experiment)
+                self._lt_ask(lambda me: me.experiment)
         return self._experiment or Nothing()
 
     def begin_anew(self) -> None:
         """Leave the run, and open another one next; one that the user opened or named goes on."""
         with suppress(Exception):  # of _leave()
-            self._ask(TrackerLogger._part)
-        before = self._sender
+            self._lt_ask(TrackerLogger._lt_part)
+        before = self._lt_sender
         self.__dict__ = {**self.__dict__}  # the calls of the earlier run keep the one before
-        self._own_sender, self._rows = Sender(self, before), copy(self._rows)
-        self._uploads = Uploads(self._uploads.log_model)
-        self._rows.last_step = -1
-        self.hparams = self._sent_hparams = {}
-        if self._given is None:
+        self._lt_own_sender, self._lt_rows = Sender(self, before), copy(self._lt_rows)
+        self._lt_uploads = Uploads(self._lt_uploads.log_model)
+        self._lt_rows.last_step = -1
+        self.hparams = self._lt_sent_hparams = {}
+        if self._lt_given is None:
             self._version = self._experiment = None
 
     def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
@@ -157,9 +157,9 @@ class TrackerLogger(BufferedLogger):
             Exception: where the last sending failed; this row was not taken then, earlier ones are kept.
         """
         unwritten.add(self)
-        self._sender.raise_failure()
-        if self._rows.add(metrics, step):
-            self._ask(TrackerLogger._send_rest, 0)
+        self._lt_sender.raise_failure()
+        if self._lt_rows.add(metrics, step):
+            self._lt_ask(TrackerLogger._lt_send_rest, 0)
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
         media = as_media(value)
@@ -167,72 +167,72 @@ class TrackerLogger(BufferedLogger):
             return media is not None
         folder, send = TemporaryDirectory(), None
         try:
-            send = self._media(name, media, step, Path(folder.name))
+            send = self._lt_media(name, media, step, Path(folder.name))
         finally:
             if send is None:
                 folder.cleanup()
 
         def call(me: Any) -> None:
             with folder:
-                me._send_rest()  # services draw points in the order in which they come
+                me._lt_send_rest()  # services draw points in the order in which they come
                 send(me)
 
-        return send is not None and self._ask(call, _IN_MID_RUN) is not None
+        return send is not None and self._lt_ask(call, _IN_MID_RUN) is not None
 
     def save(self) -> None:
         """Send all rows, unless a try failed a short while ago."""
-        if not self._rows.is_waiting:
-            self._ask(TrackerLogger._send_rest, _IN_MID_RUN)
+        if not self._lt_rows.is_waiting:
+            self._lt_ask(TrackerLogger._lt_send_rest, _IN_MID_RUN)
 
     def finalize(self, status: str) -> None:
         """Send the rest, even if the last try failed, and the kept checkpoints; tell of what could not be sent."""
-        self._sender.end = status, self._uploads.at_end() if status == "success" else []
+        self._lt_sender.end = status, self._lt_uploads.at_end() if status == "success" else []
         done = False
         try:
-            done = self._ask(TrackerLogger._send_all)
+            done = self._lt_ask(TrackerLogger._lt_send_all)
         finally:
             if not done:
                 warn(
-                    f"{type(self).__name__}: {len(self._sender.rows)} rows are not sent, or something else is not "
-                    f"(hyperparameters, media, checkpoints, the end of the run), as {self._address} is silent or "
+                    f"{type(self).__name__}: {len(self._lt_sender.rows)} rows are not sent, or something else is not "
+                    f"(hyperparameters, media, checkpoints, the end of the run), as {self._lt_address} is silent or "
                     "refuses. It is tried again when another fit begins and when this process ends. A run that is "
                     "resumed from a checkpoint sends the rows that it holds.",
                     code="LT561",
                 )
 
-    def _finish(self) -> None:
-        if not self._ask(lambda me: [me._send_all(), me._exit()]):
-            raise TimeoutError(f"{self._address} does not answer")
+    def _lt_finish(self) -> None:
+        if not self._lt_ask(lambda me: [me._lt_send_all(), me._lt_exit()]):
+            raise TimeoutError(f"{self._lt_address} does not answer")
 
     def after_save_checkpoint(self, checkpoint_callback: CallbackBase) -> None:
-        uploads = self._uploads.after_save(checkpoint_callback)
-        if uploads and self._sender.silence() < self.patience:  # else they come with the next ones
-            self._ask(lambda me: me._send(uploads))
+        uploads = self._lt_uploads.after_save(checkpoint_callback)
+        if uploads and self._lt_sender.silence() < self.patience:  # else they come with the next ones
+            self._lt_ask(lambda me: me._lt_send(uploads))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the run's id, and what is not sent. Rows that a killed run sent after its checkpoint stay with the
         service.
         """
-        state: dict[str, Any] = {"run_id": self.version, "step": self._rows.last_step}
-        if self.hparams is not self._sent_hparams:
+        state: dict[str, Any] = {"run_id": self.version, "step": self._lt_rows.last_step}
+        if self.hparams is not self._lt_sent_hparams:
             state["hparams"] = plain(self.hparams)
-        if rows := [*self._sender.rows, *self._rows.read()]:
+        if rows := [*self._lt_sender.rows, *self._lt_rows.read()]:
             state["unsent"] = rows
-        self._sender.known_until = time()
+        self._lt_sender.known_until = time()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the run of ``state``, unless this logger was given another one."""
         run = state.get("run_id")
-        if run and self._given is None and self._version not in (None, run):  # opened before, or of an earlier fit
+        if run and self._lt_given is None and self._version not in (None, run):  # opened before, or of an earlier fit
             hparams = self.hparams
             self.begin_anew()
-            if self._in_fit:
+            if self._lt_in_fit:
                 self.hparams = hparams
         self._version = self._version or run
         if self.version == run:
-            self._rows.last_step = max(self._rows.last_step, state.get("step", -1))
-            sender = self._sender
+            self._lt_rows.last_step = max(self._lt_rows.last_step, state.get("step", -1))
+            sender = self._lt_sender
             sender.rows += [row for row in state.get("unsent", []) if row[1] > sender.known_until]
             sender.known_until = time()
             if "hparams" in state:
@@ -243,11 +243,11 @@ class TrackerLogger(BufferedLogger):
         """Leave out the thread and the run: a copy in another process opens it by its id."""
         with suppress(Exception):  # what cannot be sent stays here
             self.save()
-        return {**self.__dict__, "_own_sender": None, "_experiment": None}
+        return {**self.__dict__, "_lt_own_sender": None, "_experiment": None}
 
     # ---- by the thread -----------------------------------------------------------------------------------------------
 
-    def _ask(self, call: Callable[[Any], Any], seconds: float = inf) -> bool:
+    def _lt_ask(self, call: Callable[[Any], Any], seconds: float = inf) -> bool:
         """Have the thread make ``call`` after all others, and raise what it raises; return whether it is done in time.
 
         Args:
@@ -255,10 +255,10 @@ class TrackerLogger(BufferedLogger):
             seconds: of silence after which it is left to the thread, :attr:`patience` at most; 0: at once.
         """
         if process_rank():
-            self._rows.drop()
+            self._lt_rows.drop()
             return True
-        sender = self._sender
-        sender.rows += self._rows.take()
+        sender = self._lt_sender
+        sender.rows += self._lt_rows.take()
         future = sender.put(call)
         if seconds and sender.wait(future, min(seconds, self.patience)):
             sender.raise_failure()
@@ -266,82 +266,82 @@ class TrackerLogger(BufferedLogger):
         if not sender.told and sender.silence() >= self.patience:
             sender.told = True
             warn(
-                f"{type(self).__name__}: {self._address} has not answered for {self.patience:g} s. The run goes on; "
+                f"{type(self).__name__}: {self._lt_address} has not answered for {self.patience:g} s. The run goes on; "
                 "rows are kept and sent when it answers, and calls of logger.experiment do nothing where no run is "
                 "open yet.",
                 code="LT560",
             )
         return False
 
-    def _send_rest(self) -> None:
-        sender, hparams = self._sender, self.hparams
+    def _lt_send_rest(self) -> None:
+        sender, hparams = self._lt_sender, self.hparams
         try:
-            if hparams is not self._sent_hparams:
-                self._send_hparams()
-                self._sent_hparams = hparams
-            for count in self._send_rows(list(sender.rows)) if sender.rows else ():
+            if hparams is not self._lt_sent_hparams:
+                self._lt_send_hparams()
+                self._lt_sent_hparams = hparams
+            for count in self._lt_send_rows(list(sender.rows)) if sender.rows else ():
                 del sender.rows[:count]
                 sender.heard = monotonic()
         except BaseException:
-            self._rows.postpone()
+            self._lt_rows.postpone()
             raise
-        self._rows.resume()
+        self._lt_rows.resume()
 
-    def _send_all(self) -> None:
+    def _lt_send_all(self) -> None:
         """Send the rest, and the end of the run where it has come."""
-        self._send_rest()
-        if (end := self._sender.end) is not None:
+        self._lt_send_rest()
+        if (end := self._lt_sender.end) is not None:
             status, uploads = end
             try:
-                self._send(uploads)
+                self._lt_send(uploads)
             finally:
-                self._close(status)
-            if self._sender.end is end:
-                self._sender.end = None
+                self._lt_close(status)
+            if self._lt_sender.end is end:
+                self._lt_sender.end = None
 
-    def _part(self) -> None:
+    def _lt_part(self) -> None:
         """Send the rest, or say that it is lost, as another run begins."""
         with losing(self):
-            self._send_all()
-        self._leave()
+            self._lt_send_all()
+        self._lt_leave()
 
-    def _close(self, status: str) -> None:
+    def _lt_close(self, status: str) -> None:
         """Note the end of the run, all of which is sent; it may be opened again."""
 
-    def _leave(self) -> None:
+    def _lt_leave(self) -> None:
         """Close the run for good, as another one begins."""
 
-    def _exit(self) -> None:
+    def _lt_exit(self) -> None:
         """Close the run as the process ends, where the client does not find a run that a thread has opened."""
 
-    def _send(self, uploads: list[Upload]) -> None:
+    def _lt_send(self, uploads: list[Upload]) -> None:
         while uploads:
             upload = uploads[0]
             size = sum(file.stat().st_size for file in (upload.path, *upload.path.rglob("*")))
-            self._sender.heard = monotonic() + size / _UPLOAD
-            self._send_checkpoint(upload)
-            self._uploads.done(uploads.pop(0))
+            self._lt_sender.heard = monotonic() + size / _UPLOAD
+            self._lt_send_checkpoint(upload)
+            self._lt_uploads.done(uploads.pop(0))
 
-    def _write_hparams(self) -> None:
-        self._ask(TrackerLogger._send_rest)
+    def _lt_write_hparams(self) -> None:
+        self._lt_ask(TrackerLogger._lt_send_rest)
 
-    def _new_version(self) -> str:
+    def _lt_new_version(self) -> str:
         return uuid4().hex
 
-    def _open(self) -> Any:
+    def _lt_open(self) -> Any:
         """Open the run; return :attr:`experiment`."""
 
-    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
+    def _lt_send_rows(self, rows: list[Row]) -> Iterator[int]:
         """Send rows; yield the length of each part that is safe."""
         raise NotImplementedError
 
-    def _media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
+    def _lt_media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
         """Return what sends a medium, whose files are in ``folder``: a function of a logger; None where none can."""
 
-    def _send_hparams(self) -> None:
+    def _lt_send_hparams(self) -> None:
         """Send :attr:`hparams`; services without a place for them need not."""
 
-    def _send_checkpoint(self, upload: Upload) -> None:
+    def _lt_send_checkpoint(self, upload: Upload) -> None:
         """Send a checkpoint; services without a place for them need not."""
 
 

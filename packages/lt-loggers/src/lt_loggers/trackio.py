@@ -44,23 +44,23 @@ class TrackioLogger(TrackerLogger):
         require("trackio", "TrackioLogger", "trackio")
         super().__init__(prefix, False, project, run_name)
         self._save_dir = os.fspath(save_dir)
-        self._init = {"embed": False, "auto_log_cpu": False, "auto_log_gpu": False, **kwargs}
-        self._config: dict[str, Any] = {}
+        self._lt_init = {"embed": False, "auto_log_cpu": False, "auto_log_gpu": False, **kwargs}
+        self._lt_config: dict[str, Any] = {}
 
-    def _new_version(self) -> str:
+    def _lt_new_version(self) -> str:
         return f"run-{secrets.token_hex(4)}"
 
     def begin_anew(self) -> None:
         super().begin_anew()
-        self._config, self._experiment = {}, None
+        self._lt_config, self._experiment = {}, None
 
-    def _open(self) -> Any:
+    def _lt_open(self) -> Any:
         import trackio
 
         where = {"project": self.name, "name": self.claim_version(), "resume": "allow"}
-        return trackio.init(**where, config=self._config, **self._init)
+        return trackio.init(**where, config=self._lt_config, **self._lt_init)
 
-    def _media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
+    def _lt_media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
         import trackio
 
         item = shown(trackio, media, folder)  # trackio copies the files while logging
@@ -68,33 +68,33 @@ class TrackioLogger(TrackerLogger):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the run's name and its config, which Trackio replaces when the run goes on."""
-        return {**super().state_dict(), "config": self._config}
+        return {**super().state_dict(), "config": self._lt_config}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the run of ``state``, unless this logger was given another one."""
         super().load_state_dict(state)
         if self.version == state.get("run_id"):
-            self._config = {**state["config"], **self._config}
+            self._lt_config = {**state["config"], **self._lt_config}
 
-    def _close(self, status: str) -> None:
-        self._leave()
+    def _lt_close(self, status: str) -> None:
+        self._lt_leave()
 
-    def _exit(self) -> None:
-        self._leave()
+    def _lt_exit(self) -> None:
+        self._lt_leave()
 
-    def _leave(self) -> None:
+    def _lt_leave(self) -> None:
         if self._experiment is not None:
             self._experiment.finish()
             self._experiment = None
 
-    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
+    def _lt_send_rows(self, rows: list[Row]) -> Iterator[int]:
         for step, _, row in rows:
             self.experiment.log(row, step=round(step))
             yield 1
 
-    def _send_hparams(self) -> None:
+    def _lt_send_hparams(self) -> None:
         """Trackio takes a config when a run opens."""
-        config = {**self._config, **plain(self.hparams)}
-        if config != self._config:
-            self._leave()
-            self._config = config
+        config = {**self._lt_config, **plain(self.hparams)}
+        if config != self._lt_config:
+            self._lt_leave()
+            self._lt_config = config

@@ -82,7 +82,7 @@ class WandbLogger(TrackerLogger):
         project = project or os.environ.get("WANDB_PROJECT", "lightning_logs")
         super().__init__(prefix, log_model, project, run_id or None)
         self._save_dir = os.fspath(dir if dir is not None and os.fspath(save_dir) == "." else save_dir)
-        self._init: dict[str, Any] = {
+        self._lt_init: dict[str, Any] = {
             "name": name,
             "project": project,
             "dir": self._save_dir,
@@ -91,22 +91,22 @@ class WandbLogger(TrackerLogger):
             **({"anonymous": "allow"} if anonymous else {}),
             **kwargs,
         }
-        self._checkpoint_name, self._add_file_policy = checkpoint_name, add_file_policy
-        self._experiment, self._opened = experiment, False
-        self._watches: list[Any] = []
+        self._checkpoint_name, self._lt_add_file_policy = checkpoint_name, add_file_policy
+        self._experiment, self._lt_opened = experiment, False
+        self._lt_watches: list[Any] = []
 
     # ---- where -------------------------------------------------------------------------------------------------------
 
-    def _new_version(self) -> str:
+    def _lt_new_version(self) -> str:
         running = _running()
         return running.id if running is not None else os.environ.get("WANDB_RUN_ID") or secrets.token_hex(8)
 
-    def _leave(self) -> None:
-        if self._given is None and self._opened:
+    def _lt_leave(self) -> None:
+        if self._lt_given is None and self._lt_opened:
             self._experiment.finish()
-            self._opened = False
+            self._lt_opened = False
 
-    def _open(self) -> Any:
+    def _lt_open(self) -> Any:
         """Open the ``wandb.Run``, or take over one that is in progress."""
         if (run := _running()) is not None:
             if run.id != self.version:
@@ -119,16 +119,16 @@ class WandbLogger(TrackerLogger):
         else:
             import wandb
 
-            Path(self._init["dir"]).mkdir(parents=True, exist_ok=True)
-            run = wandb.init(**{**self._init, "id": self.claim_version()})
-            if self._init.get("sync_tensorboard"):
+            Path(self._lt_init["dir"]).mkdir(parents=True, exist_ok=True)
+            run = wandb.init(**{**self._lt_init, "id": self.claim_version()})
+            if self._lt_init.get("sync_tensorboard"):
                 run.define_metric("*", step_metric="global_step")
             else:
                 run.define_metric(_AXIS)
                 run.define_metric("*", step_metric=_AXIS, step_sync=True)
-            self._opened = True
-        while self._watches:
-            self._watches.pop()(run)
+            self._lt_opened = True
+        while self._lt_watches:
+            self._lt_watches.pop()(run)
         return run
 
     # ---- logging -----------------------------------------------------------------------------------------------------
@@ -136,15 +136,15 @@ class WandbLogger(TrackerLogger):
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
         """Send media; also wandb's own (``wandb.Html``, ``wandb.plot``...) and plotly figures."""
         if type(value).__module__.partition(".")[0] in ("wandb", "plotly"):
-            self._log_in_order({name: value}, step)
+            self._lt_log_in_order({name: value}, step)
             return True
         return super().log_media(name, value, step)
 
-    def _media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
+    def _lt_media(self, name: str, media: Media, step: int | None, folder: Path) -> Any:
         import wandb
 
         item = shown(wandb, media, folder)  # wandb copies the files while logging
-        return lambda me: me._log({name: item}, step)
+        return lambda me: me._lt_log({name: item}, step)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the run's id, and W&B's own step, to which ``resume_from`` can set the run back."""
@@ -160,7 +160,7 @@ class WandbLogger(TrackerLogger):
         """
         watch = methodcaller("watch", model, log=log, log_freq=log_freq, log_graph=log_graph)
         if self._experiment is None:
-            self._watches.append(watch)
+            self._lt_watches.append(watch)
         else:
             watch(self.experiment)
 
@@ -175,24 +175,24 @@ class WandbLogger(TrackerLogger):
         """Send a table, whose cells may be wandb's media."""
         import wandb
 
-        self._log_in_order({key: wandb.Table(columns=columns, data=data, dataframe=dataframe)}, step)
+        self._lt_log_in_order({key: wandb.Table(columns=columns, data=data, dataframe=dataframe)}, step)
 
     log_text = log_table
     """Send texts, as a table."""
 
     def log_image(self, key: str, images: list[Any], step: int | None = None, **kwargs: Any) -> None:
         """Send images (tensors, arrays, PIL images, paths), with a list for each further argument of wandb.Image."""
-        self._log_each("Image", key, images, step, kwargs)
+        self._lt_log_each("Image", key, images, step, kwargs)
 
     def log_audio(self, key: str, audios: list[Any], step: int | None = None, **kwargs: Any) -> None:
         """Send sounds (arrays, paths), with a list for each further argument of wandb.Audio (``sample_rate=[...]``)."""
-        self._log_each("Audio", key, audios, step, kwargs)
+        self._lt_log_each("Audio", key, audios, step, kwargs)
 
     def log_video(self, key: str, videos: list[Any], step: int | None = None, **kwargs: Any) -> None:
         """Send videos (arrays, paths), with a list for each further argument of wandb.Video (``fps=[...]``)."""
-        self._log_each("Video", key, videos, step, kwargs)
+        self._lt_log_each("Video", key, videos, step, kwargs)
 
-    def _log_each(self, kind: str, key: str, items: list[Any], step: int | None, kwargs: dict[str, Any]) -> None:
+    def _lt_log_each(self, kind: str, key: str, items: list[Any], step: int | None, kwargs: dict[str, Any]) -> None:
         import wandb
 
         lengths = {name: len(values) for name, values in {key: items, **kwargs}.items()}
@@ -205,23 +205,23 @@ class WandbLogger(TrackerLogger):
             getattr(wandb, kind)(item, **{name: values[index] for name, values in kwargs.items()})
             for index, item in enumerate(items)
         ]
-        self._log_in_order({key: shown}, step)
+        self._lt_log_in_order({key: shown}, step)
 
-    def _log_in_order(self, row: dict[str, Any], step: int | None) -> None:
+    def _lt_log_in_order(self, row: dict[str, Any], step: int | None) -> None:
         """Send the rows that wait before ``row``: W&B draws points in the order in which they come."""
-        self._ask(lambda me: [me._send_rest(), me._log(row, step)])
+        self._lt_ask(lambda me: [me._lt_send_rest(), me._lt_log(row, step)])
 
-    def _log(self, row: dict[str, Any], step: float | None, time: float | None = None) -> None:
-        if step is not None and not self._init.get("sync_tensorboard"):
+    def _lt_log(self, row: dict[str, Any], step: float | None, time: float | None = None) -> None:
+        if step is not None and not self._lt_init.get("sync_tensorboard"):
             row = {**row, _AXIS: step}
         self.experiment.log(row if time is None else {**row, "_timestamp": time})
 
-    def _send_rows(self, rows: list[Row]) -> Iterator[int]:
+    def _lt_send_rows(self, rows: list[Row]) -> Iterator[int]:
         for step, time, row in rows:
-            self._log(row, step, time)
+            self._lt_log(row, step, time)
             yield 1
 
-    def _send_hparams(self) -> None:
+    def _lt_send_hparams(self) -> None:
         self.experiment.config.update(plain(self.hparams), allow_val_change=True)
 
     # ---- artifacts ---------------------------------------------------------------------------------------------------
@@ -247,15 +247,15 @@ class WandbLogger(TrackerLogger):
         """Note that the run uses an artifact, and return it."""
         return self.experiment.use_artifact(artifact, type=artifact_type)
 
-    def _send_checkpoint(self, upload: Upload) -> None:
+    def _lt_send_checkpoint(self, upload: Upload) -> None:
         import wandb
 
         name = self._checkpoint_name or f"model-{self.experiment.id}"
         artifact = wandb.Artifact(name=name, type="model", metadata=upload.metadata)
         if upload.path.is_dir():
-            artifact.add_dir(str(upload.path), name="model.ckpt", policy=self._add_file_policy)
+            artifact.add_dir(str(upload.path), name="model.ckpt", policy=self._lt_add_file_policy)
         else:
-            artifact.add_file(str(upload.path), name="model.ckpt", policy=self._add_file_policy)
+            artifact.add_file(str(upload.path), name="model.ckpt", policy=self._lt_add_file_policy)
         self.experiment.log_artifact(artifact, aliases=upload.aliases)
 
 

@@ -34,27 +34,27 @@ class AdvancedProfiler(SimpleProfiler):
         super().__init__(dirpath, filename)
         self.line_count_restriction = line_count_restriction
         self.dump_stats = dump_stats
-        self._profile: cProfile.Profile | None = None
-        self._functions = ""
+        self._lt_profile: cProfile.Profile | None = None
+        self._lt_functions = ""
 
     def start(self, stage: str, log_dir: str | None) -> None:
         super().start(stage, log_dir)
-        self._profile = cProfile.Profile()
-        self._profile.enable()
+        self._lt_profile = cProfile.Profile()
+        self._lt_profile.enable()
 
     def stop(self) -> None:
-        if self._profile is None:
+        if self._lt_profile is None:
             return
-        self._profile.disable()
+        self._lt_profile.disable()
         text = io.StringIO()
         restriction = self.line_count_restriction
-        pstats.Stats(self._profile, stream=text).strip_dirs().sort_stats("cumulative").print_stats(restriction)
-        self._functions = text.getvalue().rstrip()
+        pstats.Stats(self._lt_profile, stream=text).strip_dirs().sort_stats("cumulative").print_stats(restriction)
+        self._lt_functions = text.getvalue().rstrip()
         if self.dump_stats:
-            with local_folder(self.dirpath or self._log_dir or ".") as folder:
-                self._profile.dump_stats(folder / f"{self.stage}-{self.filename or 'profile'}-{process_rank()}.prof")
-        self._profile = None
+            with local_folder(self.dirpath or self._lt_log_dir or ".") as folder:
+                self._lt_profile.dump_stats(folder / f"{self.stage}-{self.filename or 'profile'}-{process_rank()}.prof")
+        self._lt_profile = None
         super().stop()
 
     def summary(self) -> str:
-        return f"{super().summary()}\n{self._functions}".rstrip()
+        return f"{super().summary()}\n{self._lt_functions}".rstrip()

@@ -19,7 +19,7 @@ class CompileReport:
 
     def __init__(self) -> None:
         self._said = False
-        self._before = _records()  # kept alive, so that no other record gets their ids
+        self._lt_before = _records()  # kept alive, so that no other record gets their ids
 
     def say(self, show: Callable[[str], None]) -> None:
         """Show the report once."""
@@ -29,7 +29,7 @@ class CompileReport:
 
     def text(self) -> str:
         """Return how many there were, and a line for each break and each recompilation."""
-        before = set(map(id, self._before))
+        before = set(map(id, self._lt_before))
         mine = [record for record in _records() if id(record) not in before]
         breaks = [line for record in mine for line in _breaks(record)]
         recompiled = [r for r in mine if r.recompile_reason and not str(r.co_filename).startswith(_OURS)]

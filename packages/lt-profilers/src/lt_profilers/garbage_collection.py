@@ -30,11 +30,11 @@ class GarbageCollection(Callback):
     def __init__(self, every_n_batches: int = 1000) -> None:
         self.every_n_batches = whole("GarbageCollection", "every_n_batches", every_n_batches, 1)
         self.batch_hooks_every = self.every_n_batches
-        self._was_on = False
+        self._lt_was_on = False
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Collect the garbage of the run's start, and turn Python's own collection off."""
-        self._was_on = gc.isenabled()
+        self._lt_was_on = gc.isenabled()
         gc.disable()
         gc.collect()
 
@@ -49,11 +49,11 @@ class GarbageCollection(Callback):
 
     def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Let Python collect again, if it did before."""
-        self._give_back()
+        self._lt_give_back()
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        self._give_back()
+        self._lt_give_back()
 
-    def _give_back(self) -> None:
-        if self._was_on:
+    def _lt_give_back(self) -> None:
+        if self._lt_was_on:
             gc.enable()

@@ -66,27 +66,27 @@ class PyTorchProfiler(SimpleProfiler):
     ) -> None:
         super().__init__(dirpath, filename)
         _check(profiler_kwargs, sort_by_key)
-        self._by_shapes = group_by_input_shapes
+        self._lt_by_shapes = group_by_input_shapes
         self._emit_nvtx = emit_nvtx
-        self._exports = export_to_chrome
+        self._lt_exports = export_to_chrome
         self._row_limit = whole("PyTorchProfiler", "row_limit", row_limit, -1, "-1 for all")
         self._sort_by_key = sort_by_key
         self._table_kwargs = table_kwargs or {}
         self._profiler_kwargs = profiler_kwargs
         self.profiler: torch_profiler.profile | None = None
         self.function_events: Any = None
-        self._open = ExitStack()
-        self._operators = ""
+        self._lt_open = ExitStack()
+        self._lt_operators = ""
 
     def start(self, stage: str, log_dir: str | None) -> None:
         super().start(stage, log_dir)
-        self._operators = ""
-        self._open = ExitStack()
+        self._lt_operators = ""
+        self._lt_open = ExitStack()
         if self._emit_nvtx:
-            self._open.enter_context(torch.autograd.profiler.emit_nvtx())  # type: ignore[no-untyped-call]
+            self._lt_open.enter_context(torch.autograd.profiler.emit_nvtx())  # type: ignore[no-untyped-call]
         else:
-            self.profiler = self._make()
-            self._open.enter_context(self.profiler)
+            self.profiler = self._lt_make()
+            self._lt_open.enter_context(self.profiler)
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def named(*args: Any, **kwargs: Any) -> Any:
@@ -106,54 +106,54 @@ class PyTorchProfiler(SimpleProfiler):
             self.profiler.step()
 
     def stop(self) -> None:
-        if self._began is None:
+        if self._lt_began is None:
             return
-        self._open.close()
-        if self.profiler is not None and not self._operators:
-            self._note(self.profiler)
+        self._lt_open.close()
+        if self.profiler is not None and not self._lt_operators:
+            self._lt_note(self.profiler)
         self.profiler = None
         super().stop()
 
     def summary(self) -> str:
-        return f"{super().summary()}\n{self._operators}".rstrip()
+        return f"{super().summary()}\n{self._lt_operators}".rstrip()
 
     @property
     def trace_dir(self) -> Path | str:
         """Where the traces go; a URL where that is one."""
-        folder = self.dirpath if self.dirpath is not None else f"{self._log_dir or '.'}/profile"
+        folder = self.dirpath if self.dirpath is not None else f"{self._lt_log_dir or '.'}/profile"
         return str(folder) if is_remote(folder) else Path(folder)
 
-    def _make(self) -> torch_profiler.profile:
+    def _lt_make(self) -> torch_profiler.profile:
         kwargs = dict(self._profiler_kwargs)
         kinds = torch_profiler.ProfilerActivity
         activities = [kinds.CPU, *([kinds.CUDA] if torch.cuda.is_available() else [])]
         kwargs.setdefault("activities", activities)
         kwargs.setdefault("schedule", torch_profiler.schedule(wait=1, warmup=1, active=3, repeat=1))
-        kwargs.setdefault("record_shapes", self._by_shapes)
+        kwargs.setdefault("record_shapes", self._lt_by_shapes)
         kwargs.setdefault("acc_events", True)  # the table is read after a cycle's end, which would clear it
         theirs = kwargs.pop("on_trace_ready", None)
 
         def ready(profiler: torch_profiler.profile) -> None:
-            self._note(profiler)
+            self._lt_note(profiler)
             if theirs is not None:
                 theirs(profiler)
-            elif self._exports:
-                self._export(profiler)
+            elif self._lt_exports:
+                self._lt_export(profiler)
 
         return torch_profiler.profile(on_trace_ready=ready, **kwargs)
 
-    def _note(self, profiler: torch_profiler.profile) -> None:
+    def _lt_note(self, profiler: torch_profiler.profile) -> None:
         """Keep the table of operators; where nothing was traced there is none."""
         try:
-            averages = profiler.key_averages(group_by_input_shape=self._by_shapes)
+            averages = profiler.key_averages(group_by_input_shape=self._lt_by_shapes)
         except AssertionError:  # torch's word for a profiler that never recorded
             return
         device_time = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
         key = self._sort_by_key or device_time
         self.function_events = profiler.events()  # type: ignore[no-untyped-call]
-        self._operators = averages.table(sort_by=key, row_limit=self._row_limit, **self._table_kwargs)
+        self._lt_operators = averages.table(sort_by=key, row_limit=self._row_limit, **self._table_kwargs)
 
-    def _export(self, profiler: torch_profiler.profile) -> None:
+    def _lt_export(self, profiler: torch_profiler.profile) -> None:
         with local_folder(self.trace_dir) as folder:
             worker = f"{self.stage}-rank{process_rank()}"
             torch_profiler.tensorboard_trace_handler(str(folder), worker_name=worker)(profiler)

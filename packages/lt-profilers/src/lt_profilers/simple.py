@@ -37,83 +37,83 @@ class SimpleProfiler(Profiler):
         self.actions: dict[str, Action] = {}
         self.stage = ""
         self.seconds = 0.0
-        self._began: float | None = None
-        self._inside = 0.0
-        self._start: float | None = None
-        self._log_dir: str | None = None
+        self._lt_began: float | None = None
+        self._lt_inside = 0.0
+        self._lt_start: float | None = None
+        self._lt_log_dir: str | None = None
 
     def start(self, stage: str, log_dir: str | None) -> None:
-        self.stage, self._log_dir = stage, log_dir
+        self.stage, self._lt_log_dir = stage, log_dir
         for action in self.actions.values():  # those wrapped already go on being measured
             action.reset()
-        self.seconds, self._inside, self._start = 0.0, 0.0, None
-        self._began = perf_counter()
+        self.seconds, self._lt_inside, self._lt_start = 0.0, 0.0, None
+        self._lt_began = perf_counter()
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         action = self.actions.setdefault(name, Action())
         if name == "get_batch":
-            function = self._first_noted(function)
+            function = self._lt_first_noted(function)
 
         def measured(*args: Any, **kwargs: Any) -> Any:
-            outer, self._inside = self._inside, 0.0
+            outer, self._lt_inside = self._lt_inside, 0.0
             began = perf_counter()
             try:
                 return function(*args, **kwargs)
             finally:
                 took = perf_counter() - began
-                action.add(took, self._inside)
-                self._inside = outer + took
+                action.add(took, self._lt_inside)
+                self._lt_inside = outer + took
 
         return functools.update_wrapper(measured, function) if hasattr(function, "__name__") else measured
 
     def profile(self, name: str) -> AbstractContextManager[Any]:
-        return self._measured(name)
+        return self._lt_measured(name)
 
     def stop(self) -> None:
-        if self._began is None:
+        if self._lt_began is None:
             return
-        self.seconds, self._began = perf_counter() - self._began, None
+        self.seconds, self._lt_began = perf_counter() - self._lt_began, None
         self.write(self.summary())
 
     def summary(self) -> str:
         called = {name: action for name, action in self.actions.items() if action.calls}
-        return table(self.stage or "nothing", called, self._seconds_so_far(), self._start or 0.0)
+        return table(self.stage or "nothing", called, self._lt_seconds_so_far(), self._lt_start or 0.0)
 
     def shares(self) -> dict[str, float]:
         """Return the fractions of the time: ``data``, ``step``, ``backward``, ``optimizer``, ``hooks``, ``lt``..."""
-        return shares(self.actions, self._seconds_so_far(), self._start or 0.0)
+        return shares(self.actions, self._lt_seconds_so_far(), self._lt_start or 0.0)
 
     def write(self, text: str) -> None:
         """Put the report where it was asked for: a file of this rank, or stdout of rank 0."""
         rank = process_rank()
         if self.filename is not None or self.dirpath is not None:
-            with local_folder(self.dirpath or self._log_dir or ".") as folder:
+            with local_folder(self.dirpath or self._lt_log_dir or ".") as folder:
                 file = folder / f"{self.stage}-{self.filename or 'profile'}-{rank}.txt"
                 file.write_text(text + "\n", encoding="utf-8")
         elif rank == 0:
             say(f"\n{text}")
 
-    def _first_noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _lt_first_noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``function``, which notes at its first call the time before any measurement."""
 
         def asked(*args: Any, **kwargs: Any) -> Any:
-            if self._start is None and self._began is not None:
-                self._start = perf_counter() - self._began - sum(action.own for action in self.actions.values())
+            if self._lt_start is None and self._lt_began is not None:
+                self._lt_start = perf_counter() - self._lt_began - sum(action.own for action in self.actions.values())
             return function(*args, **kwargs)
 
         return asked
 
-    def _seconds_so_far(self) -> float:
-        return self.seconds if self._began is None else perf_counter() - self._began
+    def _lt_seconds_so_far(self) -> float:
+        return self.seconds if self._lt_began is None else perf_counter() - self._lt_began
 
     @contextmanager
-    def _measured(self, name: str) -> Iterator[None]:
+    def _lt_measured(self, name: str) -> Iterator[None]:
         action = self.actions.setdefault(name, Action())
-        outer, self._inside = self._inside, 0.0
+        outer, self._lt_inside = self._lt_inside, 0.0
         began = perf_counter()
         try:
             yield
         finally:
             took = perf_counter() - began
-            action.add(took, self._inside)
-            self._inside = outer + took
+            action.add(took, self._lt_inside)
+            self._lt_inside = outer + took

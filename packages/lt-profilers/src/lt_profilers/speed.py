@@ -39,64 +39,64 @@ class SpeedProfiler(SimpleProfiler):
         self.optimizers: set[Any] = set()
         self.device = "cpu"
         self.watched = self.batches = 0
-        self._watch = SyncWatch()
-        self._watching: float | None = None
-        self._left_out = self.start_seconds = 0.0
+        self._lt_watch = SyncWatch()
+        self._lt_watching: float | None = None
+        self._lt_left_out = self.start_seconds = 0.0
 
     def start(self, stage: str, log_dir: str | None) -> None:
         super().start(stage, log_dir)
-        self._watch = SyncWatch()
+        self._lt_watch = SyncWatch()
         self.optimizers.clear()
         self.watched = self.batches = 0
-        self._left_out = self.start_seconds = 0.0
+        self._lt_left_out = self.start_seconds = 0.0
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         measured = super().wrap(name, function)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             if name == _STEPS.get(self.stage) and not self.start_seconds:
-                self._end_start()
-            if self._watching is None:
+                self._lt_end_start()
+            if self._lt_watching is None:
                 return measured(*args, **kwargs)
             if name == "optimizer_step" and args:
-                self._note(args[0])
+                self._lt_note(args[0])
             if name == _STEPS.get(self.stage):
                 self.watched += 1
-            self._watch.paused = name == "get_batch"
+            self._lt_watch.paused = name == "get_batch"
             try:
                 return function(*args, **kwargs)
             finally:
-                self._watch.paused = False
+                self._lt_watch.paused = False
 
         return watched
 
     def step(self) -> None:
         self.batches += 1
-        if self._watching is not None:
+        if self._lt_watching is not None:
             if self.watched >= _WATCHED:
-                self._end_watching()
-        elif self.watched < _WATCHED and self._main_calls() >= _WARM_UP:
-            self._watching = perf_counter()
-            self._watch.__enter__()  # type: ignore[no-untyped-call]
+                self._lt_end_watching()
+        elif self.watched < _WATCHED and self._lt_main_calls() >= _WARM_UP:
+            self._lt_watching = perf_counter()
+            self._lt_watch.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
-        self._end_watching()
+        self._lt_end_watching()
         super().stop()
 
     def summary(self) -> str:
-        seconds = self._seconds_so_far()
+        seconds = self._lt_seconds_so_far()
         shares = self.shares()
         start = f"after {self.start_seconds:.2f} s until the first step"
         lines = [f"Speed of {self.stage or 'nothing'}: {seconds:.2f} s {start}, {self.batches} batches."]
         lines += [f"  {name:<12} {share:7.1%}" for name, share in shares.items() if share or name == "lt"]
         lines += [f"    {name:<22} {share:7.1%}" for name, share in self.hooks().items() if share >= 0.0005]
-        lines += self._sync_lines()
-        lines += self._advice_lines(shares)
+        lines += self._lt_sync_lines()
+        lines += self._lt_advice_lines(shares)
         return "\n".join(lines)
 
     def hooks(self) -> dict[str, float]:
         """Return the share of the time of each callback's (and the module's) hooks, the largest first."""
-        seconds, spent = self._seconds_so_far() or 1.0, dict[str, float]()
+        seconds, spent = self._lt_seconds_so_far() or 1.0, dict[str, float]()
         for name, action in self.actions.items():
             owner, dot, _ = name.partition(".")
             if dot and action.calls:
@@ -105,56 +105,56 @@ class SpeedProfiler(SimpleProfiler):
 
     def syncs_per_step(self) -> float:
         """Return how often a watched step waited for the device."""
-        return self._watch.lines.total() / self.watched if self.watched else 0.0
+        return self._lt_watch.lines.total() / self.watched if self.watched else 0.0
 
     def advice(self) -> list[Advice]:
         """Return the three settings that would help most, the best first."""
         return most_helpful(
-            self.shares(), self.hooks(), self._watch, self.optimizers, self.device, self._step_seconds()
+            self.shares(), self.hooks(), self._lt_watch, self.optimizers, self.device, self._lt_step_seconds()
         )
 
-    def _sync_lines(self) -> list[str]:
+    def _lt_sync_lines(self) -> list[str]:
         if not self.watched:
             return ["Host-device syncs: the run was too short to watch any step."]
         title = "Host-device syncs" if self.device != "cpu" else "Lines that would wait for a GPU"
-        lines = self._watch.report(self.watched)
+        lines = self._lt_watch.report(self.watched)
         return [
             f"{title}: {self.syncs_per_step():g} a step, in {self.watched} steps.",
             *(f"  {line}" for line in lines),
         ]
 
-    def _advice_lines(self, shares: dict[str, float]) -> list[str]:
+    def _lt_advice_lines(self, shares: dict[str, float]) -> list[str]:
         found = self.advice()
         if not found:
             return ["Nothing stands out: the time went to your model." if shares else ""]
         lines = [f"  {i}. up to {advice.gain:.0%}: {advice.text}" for i, advice in enumerate(found, 1)]
         return ["What would help most:", *lines]
 
-    def _end_start(self) -> None:
+    def _lt_end_start(self) -> None:
         for action in self.actions.values():
             action.reset()
-        self.start_seconds = self._seconds_so_far()
-        self._left_out += self.start_seconds
+        self.start_seconds = self._lt_seconds_so_far()
+        self._lt_left_out += self.start_seconds
 
-    def _note(self, optimizer: Any) -> None:
+    def _lt_note(self, optimizer: Any) -> None:
         inner = getattr(optimizer, "optimizer", optimizer)
         self.optimizers.add(inner)
         params = [p for group in getattr(inner, "param_groups", []) for p in group["params"]]
         self.device = params[0].device.type if params else self.device
 
-    def _main_calls(self) -> int:
+    def _lt_main_calls(self) -> int:
         action = self.actions.get(_STEPS.get(self.stage, ""))
         return action.calls if action is not None else 0
 
-    def _step_seconds(self) -> float:
-        return self._seconds_so_far() / max(self.batches - self.watched, 1)
+    def _lt_step_seconds(self) -> float:
+        return self._lt_seconds_so_far() / max(self.batches - self.watched, 1)
 
-    def _end_watching(self) -> None:
-        if self._watching is None:
+    def _lt_end_watching(self) -> None:
+        if self._lt_watching is None:
             return
-        self._watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        self._left_out += perf_counter() - self._watching
-        self._watching = None
+        self._lt_watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._lt_left_out += perf_counter() - self._lt_watching
+        self._lt_watching = None
 
-    def _seconds_so_far(self) -> float:
-        return max(super()._seconds_so_far() - self._left_out, 0.0)
+    def _lt_seconds_so_far(self) -> float:
+        return max(super()._lt_seconds_so_far() - self._lt_left_out, 0.0)

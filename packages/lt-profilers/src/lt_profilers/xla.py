@@ -33,17 +33,17 @@ class XLAProfiler(SimpleProfiler):
     ) -> None:
         super().__init__(dirpath, filename)
         self.port = port
-        self._server: Any = None
-        self._before: dict[str, tuple[int, float]] = {}
+        self._lt_server: Any = None
+        self._lt_before: dict[str, tuple[int, float]] = {}
         require_package("XLAProfiler", "torch-xla", "lt-strategies[xla]")
 
     def start(self, stage: str, log_dir: str | None) -> None:
         super().start(stage, log_dir)
         import torch_xla.debug.profiler as xp
 
-        if self._server is None and self.port:
-            self._server = xp.start_server(self.port)
-        self._before = _counters()
+        if self._lt_server is None and self.port:
+            self._lt_server = xp.start_server(self.port)
+        self._lt_before = _counters()
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         import torch_xla.debug.profiler as xp
@@ -66,7 +66,7 @@ class XLAProfiler(SimpleProfiler):
         now = _counters()
         lines = []
         for name, (count, seconds) in now.items():
-            count_before, seconds_before = self._before.get(name, (0, 0.0))
+            count_before, seconds_before = self._lt_before.get(name, (0, 0.0))
             lines.append(f"{name}: {count - count_before} times, {seconds - seconds_before:.2f} s")
         return f"{super().summary()}\nXLA: {'; '.join(lines)}"
 

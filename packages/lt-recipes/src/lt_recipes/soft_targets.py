@@ -35,8 +35,8 @@ class _SoftTargets(Callback):
         if num_classes < 2:
             raise ConfigError(f"{type(self).__name__}(num_classes={num_classes!r}): expected 2 or more.", code="LT673")
         self.num_classes, self.keys, self.seed = num_classes, keys, seed
-        self._puts_back: tuple[Any, ...] = keys
-        self._given: dict[Any, Any] = {}
+        self._lt_puts_back: tuple[Any, ...] = keys
+        self._lt_given: dict[Any, Any] = {}
 
     def soften(self, inputs: Tensor, targets: Tensor, chance: Random) -> tuple[Tensor, Tensor]:
         """Return inputs and targets to train on, from shapes (N, ...) and (N, num_classes)."""
@@ -46,7 +46,7 @@ class _SoftTargets(Callback):
         """Leave to an earlier recipe the parts that it puts back."""
         before = takewhile(lambda callback: callback is not self, trainer.callbacks)
         theirs = {key for callback in before if isinstance(callback, _SoftTargets) for key in callback.keys}
-        self._puts_back = tuple(key for key in self.keys if key not in theirs)
+        self._lt_puts_back = tuple(key for key in self.keys if key not in theirs)
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Put softened targets into the batch."""
@@ -58,7 +58,7 @@ class _SoftTargets(Callback):
             )
         at_inputs, at_targets = self.keys
         inputs, targets = batch[at_inputs], batch[at_targets]
-        self._given = {key: batch[key] for key in self._puts_back}
+        self._lt_given = {key: batch[key] for key in self._lt_puts_back}
         if not targets.is_floating_point():
             targets = one_hot(targets, self.num_classes).to(torch.get_default_dtype())
         chance = Random(f"{self.seed} {trainer.current_epoch} {batch_idx} {trainer.global_rank}")
@@ -68,9 +68,9 @@ class _SoftTargets(Callback):
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Put back the loader's batch, which may be its own object."""
-        for key, value in self._given.items():
+        for key, value in self._lt_given.items():
             batch[key] = value
-        self._given = {}
+        self._lt_given = {}
 
 
 class LabelSmoothing(_SoftTargets):

@@ -73,13 +73,13 @@ class Supervised(LightningModule):
         return self.net(*args, **kwargs)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        return self._step(batch, "train")
+        return self._lt_step(batch, "train")
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._step(batch, "val", dataloader_idx)
+        self._lt_step(batch, "val", dataloader_idx)
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._step(batch, "test", dataloader_idx)
+        self._lt_step(batch, "test", dataloader_idx)
 
     def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
         """Return ``net(inputs)``; a batch that is one tensor is the inputs."""
@@ -104,7 +104,7 @@ class Supervised(LightningModule):
         config = dict(self.lr_scheduler) if isinstance(self.lr_scheduler, Mapping) else {"scheduler": self.lr_scheduler}
         return {"optimizer": optimizer, "lr_scheduler": config | {"scheduler": config["scheduler"](optimizer)}}
 
-    def _step(self, batch: Any, stage: str, loader: int = 0) -> Tensor:
+    def _lt_step(self, batch: Any, stage: str, loader: int = 0) -> Tensor:
         inputs, targets = (_part(batch, key) for key in self.keys)
         outputs = self.net(inputs)
         loss = self.loss_function(outputs, targets)
@@ -113,12 +113,12 @@ class Supervised(LightningModule):
         for name, function in self.metric_functions.items():
             self.log(f"{stage}_{name}", function(outputs, targets), on_step=False, on_epoch=True)
         for name in self.metric_objects:
-            metric = self._metric(f"{stage}_{name}", loader)
+            metric = self._lt_metric(f"{stage}_{name}", loader)
             metric.update(outputs, targets)
             self.log(f"{stage}_{name}", metric, on_step=False, on_epoch=True)
         return loss
 
-    def _metric(self, name: str, loader: int) -> Any:
+    def _lt_metric(self, name: str, loader: int) -> Any:
         """Return the metric of one loader: each holds its own samples."""
         own = f"{name}_{loader}" if loader else name
         if own not in self.metrics:  # how many loaders there are is known when a batch of one comes

@@ -63,39 +63,39 @@ class TokenBudget(Sampler[list[int]]):
         self.lengths: list[int] = [int(length) for length in lengths]
         self.max_tokens, self.max_samples, self.shuffle = max_tokens, max_samples, shuffle
         self.bucket, self.padded, self.too_long, self.seed, self.epoch = bucket, padded, too_long, seed, 0
-        self._batches: list[list[int]] | None = None
-        self._check_lengths()
+        self._lt_batches: list[list[int]] | None = None
+        self._lt_check_lengths()
 
     def set_epoch(self, epoch: int) -> None:
         """Take the order of another epoch; a Trainer calls it."""
         if epoch != self.epoch:
-            self.epoch, self._batches = epoch, None
+            self.epoch, self._lt_batches = epoch, None
 
     def __len__(self) -> int:
         """Return the batches of this epoch."""
-        return len(self._made())
+        return len(self._lt_made())
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the indices of each batch."""
-        return iter(self._made())
+        return iter(self._lt_made())
 
-    def _made(self) -> list[list[int]]:
-        if self._batches is None:
+    def _lt_made(self) -> list[list[int]]:
+        if self._lt_batches is None:
             digest = hashlib.blake2b(f"{self.seed}/tokens/{self.epoch}".encode(), digest_size=8).digest()
             chance = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-            kept = self._order(chance)
+            kept = self._lt_order(chance)
             buckets = [kept[start : start + self.bucket] for start in range(0, len(kept), self.bucket)]
-            made = [batch for bucket in buckets for batch in self._cut(sorted(bucket, key=self.lengths.__getitem__))]
+            made = [batch for bucket in buckets for batch in self._lt_cut(sorted(bucket, key=self.lengths.__getitem__))]
             again = torch.randperm(len(made), generator=chance).tolist() if self.shuffle else range(len(made))
-            self._batches = [made[index] for index in again]
-        return self._batches
+            self._lt_batches = [made[index] for index in again]
+        return self._lt_batches
 
-    def _order(self, chance: torch.Generator) -> list[int]:
+    def _lt_order(self, chance: torch.Generator) -> list[int]:
         count = len(self.lengths)
         order = torch.randperm(count, generator=chance).tolist() if self.shuffle else range(count)
         return [index for index in order if self.too_long != "drop" or self.lengths[index] <= self.max_tokens]
 
-    def _cut(self, samples: list[int]) -> Iterator[list[int]]:
+    def _lt_cut(self, samples: list[int]) -> Iterator[list[int]]:
         """Yield batches as full as they may be, of samples from the shortest to the longest."""
         batch: list[int] = []
         tokens = 0
@@ -110,7 +110,7 @@ class TokenBudget(Sampler[list[int]]):
         if batch:
             yield batch
 
-    def _check_lengths(self) -> None:
+    def _lt_check_lengths(self) -> None:
         for index, length in enumerate(self.lengths):
             if length < 0:
                 raise ConfigError(f"TokenBudget: sample {index} has the length {length}.", code="LT418")

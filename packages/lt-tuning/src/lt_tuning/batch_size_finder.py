@@ -68,7 +68,7 @@ class BatchSizeFinder(Callback):
         self._margin = number(who, "margin", margin, 0.0)
         self._max_val = whole(who, "max_val", max_val, init_val)
         self.optimal_batch_size: int | None = None
-        self._of_fit: tuple[TunedAttribute, Any] | None = None  # the result of an evaluation
+        self._lt_of_fit: tuple[TunedAttribute, Any] | None = None  # the result of an evaluation
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.optimal_batch_size is None else {"optimal_batch_size": self.optimal_batch_size}
@@ -88,8 +88,8 @@ class BatchSizeFinder(Callback):
         if trainer.stage == "fit":
             return
         attribute = TunedAttribute("BatchSizeFinder", trainer, [self._batch_arg_name])
-        if self._fitted_in:
-            self._of_fit = attribute, attribute.get()
+        if self._lt_fitted_in:
+            self._lt_of_fit = attribute, attribute.get()
         try:
             self.scale_batch_size(trainer, pl_module)
         except _UnchangedError as error:
@@ -98,10 +98,10 @@ class BatchSizeFinder(Callback):
     on_test_start = on_predict_start = on_validation_start
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        if self._of_fit is not None:
-            attribute, size = self._of_fit
+        if self._lt_of_fit is not None:
+            attribute, size = self._lt_of_fit
             attribute.set(size)
-            self._of_fit = None
+            self._lt_of_fit = None
 
     def take_over(self, trainer: TrainerAPI) -> None:
         """Set the attribute in this process too, where the search ran in another one."""
@@ -113,7 +113,7 @@ class BatchSizeFinder(Callback):
         attribute = TunedAttribute("BatchSizeFinder", trainer, [self._batch_arg_name])
         before = attribute.get()
         try:
-            found = self._search(trainer, attribute)
+            found = self._lt_search(trainer, attribute)
         except BaseException:
             attribute.set(before)
             raise
@@ -122,10 +122,10 @@ class BatchSizeFinder(Callback):
         self.optimal_batch_size = found
         trainer.print(f"Batch size set to {found} ({attribute.name})")
 
-    def _search(self, trainer: TrainerAPI, attribute: TunedAttribute) -> int:
+    def _lt_search(self, trainer: TrainerAPI, attribute: TunedAttribute) -> int:
         good, bad, size = 0, 0, self._init_val
         for _ in range(self._max_trials):
-            seen = self._try(trainer, attribute, size)
+            seen = self._lt_try(trainer, attribute, size)
             if seen is None:
                 bad = size
             elif seen < size:  # the data set has no more samples
@@ -145,7 +145,7 @@ class BatchSizeFinder(Callback):
             )
         return good if self._mode == "power" else max(int(good * (1 - self._margin)), 1)
 
-    def _try(self, trainer: TrainerAPI, attribute: TunedAttribute, size: int) -> int | None:
+    def _lt_try(self, trainer: TrainerAPI, attribute: TunedAttribute, size: int) -> int | None:
         """Return how many samples the first batch had, or None where memory ran out on any rank."""
         attribute.set(size)
         watch = _Watch(agree=trainer.world_size > 1)

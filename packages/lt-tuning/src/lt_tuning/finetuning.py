@@ -36,9 +36,9 @@ class BaseFinetuning(Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._trainer: TrainerAPI | None = None
-        self._module: LightningModule | None = None
-        self._last: dict[str, Any] = {}
+        self._lt_trainer: TrainerAPI | None = None
+        self._lt_module: LightningModule | None = None
+        self._lt_last: dict[str, Any] = {}
 
     # ---- defined by subclasses ---------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class BaseFinetuning(Callback):
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._last = {}
+        self._lt_last = {}
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Freeze, before the optimizers are made."""
@@ -156,7 +156,7 @@ class BaseFinetuning(Callback):
                 code="LT357",
             )
         if stage == "fit":
-            self._trainer, self._module = trainer, pl_module
+            self._lt_trainer, self._lt_module = trainer, pl_module
             self.freeze_before_training(pl_module)
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -169,22 +169,22 @@ class BaseFinetuning(Callback):
             trainer.mark_dirty()
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._last = BaseFinetuning.state_dict(self)  # for a file that is saved by hand after the fit
-        self._trainer = self._module = None
+        self._lt_last = BaseFinetuning.state_dict(self)  # for a file that is saved by hand after the fit
+        self._lt_trainer = self._lt_module = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return which parameters are trained, which batch norms keep statistics, and the groups by names, these as in
         Lightning's files.
         """
-        if self._module is None or self._trainer is None:
-            return dict(self._last)
-        names = {id(p): name for name, p in self._module.named_parameters()}
+        if self._lt_module is None or self._lt_trainer is None:
+            return dict(self._lt_last)
+        names = {id(p): name for name, p in self._lt_module.named_parameters()}
         return {
-            "trained": [name for name, p in self._module.named_parameters() if p.requires_grad],
-            "tracking": [name for name, layer in _batch_norms(self._module) if layer.track_running_stats],
+            "trained": [name for name, p in self._lt_module.named_parameters() if p.requires_grad],
+            "tracking": [name for name, layer in _batch_norms(self._lt_module) if layer.track_running_stats],
             "internal_optimizer_metadata": {
                 index: [{"params": [names[id(p)] for p in group["params"] if id(p) in names]} for group in groups]
-                for index, groups in enumerate(optimizer.param_groups for optimizer in self._trainer.optimizers)
+                for index, groups in enumerate(optimizer.param_groups for optimizer in self._lt_trainer.optimizers)
             },
         }
 
@@ -192,11 +192,11 @@ class BaseFinetuning(Callback):
         """Unfreeze the layers that were, and give the optimizers their groups, before their own states are loaded."""
         metadata = state_dict.get("internal_optimizer_metadata", {})
         saved = state_dict.get("groups") or [[group["params"] for group in groups] for groups in metadata.values()]
-        if self._module is None or self._trainer is None or not saved:
+        if self._lt_module is None or self._lt_trainer is None or not saved:
             return
-        named = dict(self._module.named_parameters())
+        named = dict(self._lt_module.named_parameters())
         added = set()
-        for optimizer, groups in zip(self._trainer.optimizers, saved, strict=False):
+        for optimizer, groups in zip(self._lt_trainer.optimizers, saved, strict=False):
             for group in groups[len(optimizer.param_groups) :]:
                 optimizer.add_param_group({"params": [named[name] for name in group if name in named]})
                 added.update(group)
@@ -206,10 +206,10 @@ class BaseFinetuning(Callback):
         trained = set(state_dict.get("trained", trains))
         for name, parameter in named.items():
             parameter.requires_grad = name in trained
-        for name, layer in _batch_norms(self._module):
+        for name, layer in _batch_norms(self._lt_module):
             tracks = layer.track_running_stats or f"{name}.weight" in added
             layer.track_running_stats = name in state_dict["tracking"] if "tracking" in state_dict else tracks
-        self._trainer.mark_dirty()
+        self._lt_trainer.mark_dirty()
 
 
 class BackboneFinetuning(BaseFinetuning):
@@ -300,9 +300,9 @@ class BackboneFinetuning(BaseFinetuning):
                 rate = first_lr
             optimizer.param_groups[-1]["lr"] = rate
         self.previous_backbone_lr = rate
-        if self.verbose and self._trainer is not None:
+        if self.verbose and self._lt_trainer is not None:
             rates = f"{round(first_lr, self.rounding)}, of the backbone {round(rate, self.rounding)}"
-            self._trainer.print(f"Epoch {epoch}: learning rate {rates}")
+            self._lt_trainer.print(f"Epoch {epoch}: learning rate {rates}")
 
 
 def _backbone(module: LightningModule) -> nn.Module:

@@ -36,7 +36,7 @@ class GradientAccumulationScheduler(Callback):
         super().__init__()
         self.scheduling = {0: 1, **scheduling}
         self.epochs = sorted(self.scheduling)
-        self._before: int | dict[int, int] | None = None
+        self._lt_before: int | dict[int, int] | None = None
 
     def explain(self) -> str:
         return ", ".join(f"{self.scheduling[epoch]} batches a step from epoch {epoch} on" for epoch in self.epochs)
@@ -64,12 +64,12 @@ class GradientAccumulationScheduler(Callback):
                 f"GradientAccumulationScheduler({self.scheduling}) contradict each other. Give it in one place only.",
                 code="LT178",
             )
-        self._before = trainer.accumulate_grad_batches
+        self._lt_before = trainer.accumulate_grad_batches
         trainer.accumulate_grad_batches = count
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        if self._before is not None:
-            trainer.accumulate_grad_batches, self._before = self._before, None
+        if self._lt_before is not None:
+            trainer.accumulate_grad_batches, self._lt_before = self._lt_before, None
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         count = self.get_accumulate_grad_batches(trainer.current_epoch)

@@ -134,7 +134,7 @@ class LearningRateFinder(Callback):
             raise ConfigError(f"{who}(min_lr={min_lr}, max_lr={max_lr}): expected 0 < min_lr < max_lr.", code="LT172")
         self._num_training_steps = whole(who, "num_training_steps", num_training_steps, 2)
         self._mode = choice(who, "mode", mode, self.SUPPORTED_MODES)
-        self._threshold = early_stop_threshold
+        self._lt_threshold = early_stop_threshold
         self._update_attr = update_attr
         self._attr_name = attr_name
         self.optimal_lr: LearningRateCurve | None = None
@@ -143,7 +143,7 @@ class LearningRateFinder(Callback):
         return {} if self.optimal_lr is None else {"results": self.optimal_lr.results}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.optimal_lr = self._new_curve()
+        self.optimal_lr = self._lt_new_curve()
         self.optimal_lr.results = {name: list(values) for name, values in state_dict["results"].items()}
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
@@ -157,7 +157,7 @@ class LearningRateFinder(Callback):
         """Set the attribute in this process too, where the search ran in another one."""
         rate = self.optimal_lr.suggestion() if self.optimal_lr is not None else None
         if rate is not None and self._update_attr:
-            self._attribute(trainer).set(rate)
+            self._lt_attribute(trainer).set(rate)
 
     def lr_find(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Search now: in ``on_fit_start``, or as an epoch starts."""
@@ -165,12 +165,12 @@ class LearningRateFinder(Callback):
             raise ConfigError(
                 f"LearningRateFinder works with one optimizer, and there are {len(trainer.optimizers)}.", code="LT181"
             )
-        attribute = self._attribute(trainer) if self._update_attr else None
-        curve = self.optimal_lr = self._new_curve()
+        attribute = self._lt_attribute(trainer) if self._update_attr else None
+        curve = self.optimal_lr = self._lt_new_curve()
         schedulers = trainer.lr_scheduler_configs
         held, schedulers[:] = schedulers[:], []  # the sweep sets the rate; they may know of fewer steps than it takes
         try:
-            trainer.trial(self._num_training_steps, callbacks=[_Sweep(curve, self._threshold)], new_loaders=False)
+            trainer.trial(self._num_training_steps, callbacks=[_Sweep(curve, self._lt_threshold)], new_loaders=False)
         finally:
             schedulers[:] = held
         if 0 < len(curve.results["lr"]) < self._num_training_steps:
@@ -187,11 +187,11 @@ class LearningRateFinder(Callback):
             _set_rate(trainer, rate)
             trainer.print(f"Learning rate set to {rate:.4g} ({attribute.name})")
 
-    def _attribute(self, trainer: TrainerAPI) -> TunedAttribute:
+    def _lt_attribute(self, trainer: TrainerAPI) -> TunedAttribute:
         names = [self._attr_name] if self._attr_name else ["lr", "learning_rate"]
         return TunedAttribute("LearningRateFinder", trainer, names)
 
-    def _new_curve(self) -> LearningRateCurve:
+    def _lt_new_curve(self) -> LearningRateCurve:
         return LearningRateCurve(self._mode, self._min_lr, self._max_lr, self._num_training_steps)
 
 
@@ -199,7 +199,7 @@ class _Sweep(Callback):
     """Sets the rate of each optimizer step, and notes the smoothed loss after it; all ranks see the same."""
 
     def __init__(self, curve: LearningRateCurve, threshold: float | None) -> None:
-        self._curve, self._threshold = curve, threshold
+        self._curve, self._lt_threshold = curve, threshold
         self._losses: list[float] = []
         self._average, self._best = 0.0, math.inf
 
@@ -222,7 +222,7 @@ class _Sweep(Callback):
         smoothed = self._average / (1 - _SMOOTHING**step)
         results["lr"].append(self._curve.rate(step - 1))
         results["loss"].append(smoothed)
-        diverged = self._threshold is not None and step > 1 and smoothed > self._threshold * self._best
+        diverged = self._lt_threshold is not None and step > 1 and smoothed > self._lt_threshold * self._best
         if diverged or math.isnan(smoothed):
             trainer.should_stop = True
         self._best = smoothed if step == 1 else min(self._best, smoothed)

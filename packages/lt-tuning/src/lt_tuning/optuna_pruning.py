@@ -47,8 +47,8 @@ class OptunaPruning(Callback):
         self.monitor = monitor
         self.reports: list[float] = []
         self.pruned = False
-        self._metric = Monitor("OptunaPruning", "no trial is pruned")
-        self._process = os.getpid()
+        self._lt_metric = Monitor("OptunaPruning", "no trial is pruned")
+        self._lt_process = os.getpid()
 
     def explain(self) -> str:
         return f"ends training where Optuna prunes the trial, by {self.monitor}"
@@ -63,7 +63,7 @@ class OptunaPruning(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the reports over; hand unknown ones, as of ranks with their own memory, to the trial."""
         self.reports, self.pruned = list(state_dict["reports"]), bool(state_dict["pruned"])
-        if self._is_of_the_study:
+        if self._lt_is_of_the_study:
             known = self.trial.study.trials[self.trial.number].intermediate_values
             for step, value in enumerate(self.reports):
                 if step not in known:
@@ -73,29 +73,29 @@ class OptunaPruning(Callback):
         self.reports, self.pruned = [], False
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._metric.start()
+        self._lt_metric.start()
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        if self._metric.validated(trainer):
-            self._report(trainer)
+        if self._lt_metric.validated(trainer):
+            self._lt_report(trainer)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Do so here where nothing is validated."""
         if not sum(trainer.num_val_batches):
-            self._report(trainer)
+            self._lt_report(trainer)
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Raise, now that the fit has ended; in ranks that ``fit`` has started nobody would get it."""
         if stage == "fit":
-            self._raise_where_pruned()
+            self._lt_raise_where_pruned()
 
     def take_over(self, trainer: TrainerAPI) -> None:
         """Raise the pruning that the ranks did not."""
-        self._raise_where_pruned()
+        self._lt_raise_where_pruned()
 
-    def _report(self, trainer: TrainerAPI) -> None:
+    def _lt_report(self, trainer: TrainerAPI) -> None:
         if self.monitor not in trainer.callback_metrics:
-            error = self._metric.lacking(trainer, self.monitor, trainer.callback_metrics)
+            error = self._lt_metric.lacking(trainer, self.monitor, trainer.callback_metrics)
             if error is not None:
                 raise error
             return
@@ -111,11 +111,11 @@ class OptunaPruning(Callback):
             trainer.print(f"Optuna prunes this trial: {self.monitor} = {value:.5g} at report {len(self.reports)}.")
 
     @property
-    def _is_of_the_study(self) -> bool:
-        return self._process == os.getpid()
+    def _lt_is_of_the_study(self) -> bool:
+        return self._lt_process == os.getpid()
 
-    def _raise_where_pruned(self) -> None:
-        if self.pruned and self._is_of_the_study:
+    def _lt_raise_where_pruned(self) -> None:
+        if self.pruned and self._lt_is_of_the_study:
             from optuna import TrialPruned
 
             raise TrialPruned(f"{self.monitor} = {self.reports[-1]:.5g} at report {len(self.reports)}")

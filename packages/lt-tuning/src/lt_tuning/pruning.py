@@ -80,22 +80,22 @@ class ModelPruning(Callback):
         verbose: int = 0,
         prune_on_train_epoch_end: bool = True,
     ) -> None:
-        self._method, self._options = _read_method(pruning_fn, use_global_unstructured, pruning_dim, pruning_norm)
-        self._global = use_global_unstructured
-        self._amount = amount if callable(amount) else _check_amount(amount)
+        self._lt_method, self._lt_options = _read_method(pruning_fn, use_global_unstructured, pruning_dim, pruning_norm)
+        self._lt_global = use_global_unstructured
+        self._lt_amount = amount if callable(amount) else _check_amount(amount)
         self._parameters_to_prune = None if parameters_to_prune is None else _pairs(parameters_to_prune)
         self._parameter_names = parameter_names or list(self.PARAMETER_NAMES)
         self._apply_pruning = apply_pruning
-        self._make_permanent = make_pruning_permanent
-        self._use_lottery = use_lottery_ticket_hypothesis
-        self._resample = resample_parameters
+        self._lt_make_permanent = make_pruning_permanent
+        self._lt_use_lottery = use_lottery_ticket_hypothesis
+        self._lt_resample = resample_parameters
         self._verbose = whole("ModelPruning", "verbose", verbose)
         if self._verbose > 2:
             raise ConfigError(f"ModelPruning(verbose={verbose}): expected 0, 1 or 2.", code="LT178")
-        self._at_epoch_end = prune_on_train_epoch_end
-        self._pruned: list[tuple[str, nn.Module, str]] = []
-        self._first_values: dict[str, Tensor] = {}
-        self._trains = False
+        self._lt_at_epoch_end = prune_on_train_epoch_end
+        self._lt_pruned: list[tuple[str, nn.Module, str]] = []
+        self._lt_first_values: dict[str, Tensor] = {}
+        self._lt_trains = False
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
@@ -104,18 +104,18 @@ class ModelPruning(Callback):
         """The class and the settings that make several of one run distinct."""
         given = self._parameters_to_prune
         return self._generate_state_key(
-            pruning_fn=self._method.__name__,
-            amount=None if callable(self._amount) else self._amount,
+            pruning_fn=self._lt_method.__name__,
+            amount=None if callable(self._lt_amount) else self._lt_amount,
             parameters=self._parameter_names if given is None else [f"{layer}.{name}" for layer, name in given],
         )
 
     def state_dict(self) -> dict[str, Any]:
         """Return masks, originals and first values by parameter."""
-        masked = [(key, layer, name) for key, layer, name in self._pruned if _is_pruned(layer, name)]
+        masked = [(key, layer, name) for key, layer, name in self._lt_pruned if _is_pruned(layer, name)]
         return {
             "masks": {key: getattr(layer, f"{name}_mask") for key, layer, name in masked},
             "originals": {key: getattr(layer, f"{name}_orig").detach() for key, layer, name in masked},
-            "first_values": dict(self._first_values),
+            "first_values": dict(self._lt_first_values),
         }
 
     def on_load_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -127,8 +127,8 @@ class ModelPruning(Callback):
         checkpoint["state_dict"] = weights
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._first_values = dict(state_dict["first_values"])
-        for key, layer, name in self._pruned if self._trains else ():  # a test has loaded plain weights
+        self._lt_first_values = dict(state_dict["first_values"])
+        for key, layer, name in self._lt_pruned if self._lt_trains else ():  # a test has loaded plain weights
             if key not in state_dict["masks"]:
                 continue
             device = getattr(layer, name).device
@@ -139,52 +139,52 @@ class ModelPruning(Callback):
 
     def on_save_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put plain weights in the file."""
-        if not self._make_permanent:
+        if not self._lt_make_permanent:
             return
         weights = dict(checkpoint["state_dict"])
-        for key, layer, name in self._pruned:
+        for key, layer, name in self._lt_pruned:
             if _is_pruned(layer, name) and f"{key}_orig" in weights:
                 weights[key] = weights.pop(f"{key}_orig") * weights.pop(f"{key}_mask")
         checkpoint["state_dict"] = weights
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._pruned, self._first_values = [], {}
+        self._lt_pruned, self._lt_first_values = [], {}
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Find the parameters to prune, and keep their first values."""
-        self._trains = stage == "fit"
-        if not self._trains:
+        self._lt_trains = stage == "fit"
+        if not self._lt_trains:
             return
-        self._pruned = self._find(pl_module)
-        if not self._pruned:
+        self._lt_pruned = self._lt_find(pl_module)
+        if not self._lt_pruned:
             raise ConfigError(
                 f"ModelPruning found nothing to prune in {type(pl_module).__name__} (parameter_names="
                 f"{self._parameter_names}). Name layers by parameters_to_prune.",
                 code="LT178",
             )
-        if self._use_lottery and not self._resample:
-            values = ((key, getattr(layer, name).detach().clone()) for key, layer, name in self._pruned)
-            self._first_values = dict(values)
+        if self._lt_use_lottery and not self._lt_resample:
+            values = ((key, getattr(layer, name).detach().clone()) for key, layer, name in self._lt_pruned)
+            self._lt_first_values = dict(values)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        if self._at_epoch_end:
-            self._run(trainer, trainer.current_epoch)
+        if self._lt_at_epoch_end:
+            self._lt_run(trainer, trainer.current_epoch)
 
     def on_validation_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Prune, where validation's end is the moment."""
-        if trainer.stage == "fit" and not trainer.sanity_checking and not self._at_epoch_end:
-            self._run(trainer, trainer.current_epoch)
+        if trainer.stage == "fit" and not trainer.sanity_checking and not self._lt_at_epoch_end:
+            self._lt_run(trainer, trainer.current_epoch)
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        if self._make_permanent:
+        if self._lt_make_permanent:
             self.make_pruning_permanent(pl_module)
 
     def make_pruning_permanent(self, module: nn.Module | None = None) -> None:
         """Put ``weight`` in place of ``weight_orig`` and ``weight_mask``, in all layers, or in ``module``."""
         meant = None if module is None else {id(layer) for layer in module.modules()}
-        for _, layer, name in self._pruned:
+        for _, layer, name in self._lt_pruned:
             if _is_pruned(layer, name) and (meant is None or id(layer) in meant):
                 prune.remove(layer, name)  # type: ignore[no-untyped-call]
 
@@ -194,42 +194,42 @@ class ModelPruning(Callback):
 
     def apply_pruning(self, amount: float) -> None:
         """Prune ``amount`` (a share or a number) of the weights that are left."""
-        if self._global:
-            pairs = [(layer, name) for _, layer, name in self._pruned]
-            prune.global_unstructured(pairs, pruning_method=self._method, amount=amount)
+        if self._lt_global:
+            pairs = [(layer, name) for _, layer, name in self._lt_pruned]
+            prune.global_unstructured(pairs, pruning_method=self._lt_method, amount=amount)
             return
-        for _, layer, name in self._pruned:
-            self._method.apply(layer, name, amount=amount, **self._options)  # type: ignore[no-untyped-call]
+        for _, layer, name in self._lt_pruned:
+            self._lt_method.apply(layer, name, amount=amount, **self._lt_options)  # type: ignore[no-untyped-call]
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    def _run(self, trainer: TrainerAPI, epoch: int) -> None:
-        apply, amount = self._apply_pruning, self._amount
+    def _lt_run(self, trainer: TrainerAPI, epoch: int) -> None:
+        apply, amount = self._apply_pruning, self._lt_amount
         wanted = amount(epoch) if callable(amount) else amount
         if not (apply(epoch) if callable(apply) else apply) or not wanted:
             return
-        before = self._zeros()
+        before = self._lt_zeros()
         with _seeded(epoch):
             self.apply_pruning(_check_amount(wanted))
-            lottery = self._use_lottery(epoch) if callable(self._use_lottery) else self._use_lottery
+            lottery = self._lt_use_lottery(epoch) if callable(self._lt_use_lottery) else self._lt_use_lottery
             if lottery:
                 self.apply_lottery_ticket_hypothesis()
         if self._verbose:
-            self._say(trainer, before)
+            self._lt_say(trainer, before)
 
     def apply_lottery_ticket_hypothesis(self) -> None:
         """Give weights the values that they had at first, or newly sampled ones; masks are kept."""
-        if self._resample:
-            layers = {id(layer): layer for _, layer, _ in self._pruned}
+        if self._lt_resample:
+            layers = {id(layer): layer for _, layer, _ in self._lt_pruned}
             for layer in layers.values():
                 _redraw(layer)
             return
-        for key, layer, name in self._pruned:
-            first = self._first_values[key]
+        for key, layer, name in self._lt_pruned:
+            first = self._lt_first_values[key]
             live = getattr(layer, f"{name}_orig" if _is_pruned(layer, name) else name)
             live.data.copy_(first.to(live.device))
 
-    def _find(self, module: nn.Module) -> list[tuple[str, nn.Module, str]]:
+    def _lt_find(self, module: nn.Module) -> list[tuple[str, nn.Module, str]]:
         names = {id(layer): name for name, layer in module.named_modules()}
         given = self.sanitize_parameters_to_prune(module, self._parameters_to_prune or (), self._parameter_names)
         given = self.filter_parameters_to_prune(given)
@@ -265,15 +265,15 @@ class ModelPruning(Callback):
                 )
         return parameters_to_prune
 
-    def _zeros(self) -> dict[str, tuple[int, int]]:
+    def _lt_zeros(self) -> dict[str, tuple[int, int]]:
         return {
             key: (int((getattr(layer, f"{name}_mask") == 0).sum()), getattr(layer, name).numel())
-            for key, layer, name in self._pruned
+            for key, layer, name in self._lt_pruned
             if _is_pruned(layer, name)
         }
 
-    def _say(self, trainer: TrainerAPI, before: dict[str, tuple[int, int]]) -> None:
-        now = self._zeros()
+    def _lt_say(self, trainer: TrainerAPI, before: dict[str, tuple[int, int]]) -> None:
+        now = self._lt_zeros()
         zeros, total = (sum(column) for column in zip(*now.values(), strict=True))
         was = sum(count for count, _ in before.values())
         trainer.print(f"Pruned {was}/{total} ({was / total:.2%}) -> {zeros}/{total} ({zeros / total:.2%})")

@@ -27,7 +27,7 @@ class Tuner:
     """
 
     def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+        self._lt_trainer = trainer
 
     def lr_find(
         self,
@@ -52,7 +52,7 @@ class Tuner:
         """
         _check("lr_find", method, dataloaders)
         finder = LearningRateFinder(min_lr, max_lr, num_training, mode, early_stop_threshold, update_attr, attr_name)
-        self._search(finder, model, train_dataloaders, val_dataloaders, datamodule)
+        self._lt_search(finder, model, train_dataloaders, val_dataloaders, datamodule)
         return finder.optimal_lr
 
     def scale_batch_size(
@@ -84,19 +84,19 @@ class Tuner:
                 code="LT181",
             )
         finder = BatchSizeFinder(mode, steps_per_trial, init_val, max_trials, batch_arg_name, margin, max_val)
-        self._search(finder, model, train_dataloaders, val_dataloaders, datamodule)
+        self._lt_search(finder, model, train_dataloaders, val_dataloaders, datamodule)
         return finder.optimal_batch_size
 
-    def _search(
+    def _lt_search(
         self, finder: LearningRateFinder | BatchSizeFinder, model: Any, train: Any, val: Any, datamodule: Any
     ) -> None:
         with (
             preserve_generators(),
             preserve_owned_generators(train, datamodule, model),
-            _alone(self._trainer, [finder, _StopAtStart()]),
+            _alone(self._lt_trainer, [finder, _StopAtStart()]),
         ):
-            self._trainer.fit(model, train, val, datamodule=datamodule)
-        finder.take_over(self._trainer)
+            self._lt_trainer.fit(model, train, val, datamodule=datamodule)
+        finder.take_over(self._lt_trainer)
 
 
 class _StopAtStart(Callback):

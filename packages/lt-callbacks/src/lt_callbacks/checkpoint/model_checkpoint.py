@@ -120,39 +120,41 @@ class ModelCheckpoint(RankedSaves):
         self.exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         self.filename = check_template("ModelCheckpoint", filename) if filename is not None else None
         self.dirpath: str | None = absolute(dirpath) if dirpath is not None else None
-        self._own_dirpath = self.dirpath
-        self._schedule = CheckpointSchedule(
+        self._lt_own_dirpath = self.dirpath
+        self._lt_schedule = CheckpointSchedule(
             every_n_train_steps,
             every_n_epochs,
             train_time_interval,
             save_on_train_epoch_end,
             every,
         )
-        self.batch_hooks_every = self._schedule.every_n_train_steps
-        self._weights_ending = ".safetensors" if safetensors else ""
-        self._forget_fit()
+        self.batch_hooks_every = self._lt_schedule.every_n_train_steps
+        self._lt_weights_ending = ".safetensors" if safetensors else ""
+        self._lt_forget_fit()
 
-    def _forget_fit(self) -> None:
+    def _lt_forget_fit(self) -> None:
         """Forget all files; the folder's count as another run's."""
-        self._store = CheckpointStore(
+        self._lt_store = CheckpointStore(
             CheckpointRanking(self.monitor, self.mode, self.save_top_k),
             shares_names=not self.enable_version_counter,
-            weights_ending=self._weights_ending,
+            weights_ending=self._lt_weights_ending,
         )
-        self._metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
-        self._interrupted_at = self._step_of_moment = -1
+        self._lt_metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
+        self._lt_interrupted_at = self._lt_step_of_moment = -1
         self._last_global_step_saved = 0
-        self._before: dict[str, Any] = {}  # the ranking before the file in hand
-        self._saved = ""  # the file that this save has asked for
-        self._waits = False  # a save that is due, for the validation whose metric ranks it
-        self._in_first_step = False
-        self._keeper: ModelCheckpoint | None = None  # of the run's newest state; None where some callback has it anyway
+        self._lt_before: dict[str, Any] = {}  # the ranking before the file in hand
+        self._lt_saved = ""  # the file that this save has asked for
+        self._lt_waits = False  # a save that is due, for the validation whose metric ranks it
+        self._lt_in_first_step = False
+        self._lt_keeper: ModelCheckpoint | None = (
+            None  # of the run's newest state; None where some callback has it anyway
+        )
 
     def explain(self) -> str:
         count = {-1: "all", 0: "none", 1: ""}.get(self.save_top_k, str(self.save_top_k))
         which = f"best by {self.monitor} ({self.mode})" if self.monitor else "newest"
         kept = f"keeps {count}" if self.save_top_k in (-1, 0) else f"keeps the {f'{count} {which}'.strip()}"
-        return f"saves {self._schedule}, {kept}{' and the last' if self.save_last else ''}"
+        return f"saves {self._lt_schedule}, {kept}{' and the last' if self.save_last else ''}"
 
     # ---- for users to read -------------------------------------------------------------------------------------------
 
@@ -182,13 +184,13 @@ class ModelCheckpoint(RankedSaves):
     @property
     def every_n_epochs(self) -> int | None:
         """Epochs between two saves; 0 where steps or time decide."""
-        return self._schedule.every_n_epochs
+        return self._lt_schedule.every_n_epochs
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
     @property
     def state_key(self) -> str:
-        schedule = self._schedule
+        schedule = self._lt_schedule
         return self._generate_state_key(
             monitor=self.monitor,
             mode=self.mode,
@@ -203,21 +205,21 @@ class ModelCheckpoint(RankedSaves):
             "monitor": self.monitor,
             "dirpath": self.dirpath,
             "last_global_step_saved": self._last_global_step_saved,
-            "waits": self._waits,
-            "of_validation": self._metric.of_validation,
-            **self._store.state_dict(),
+            "waits": self._lt_waits,
+            "of_validation": self._lt_metric.of_validation,
+            **self._lt_store.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         there = str(state_dict.get("dirpath") or self.dirpath or "")
         self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
-        self._waits = bool(state_dict.get("waits", False))
-        self._metric.of_validation = state_dict.get("of_validation")
-        self._store.load_state_dict(state_dict, there, self.dirpath or there, self._last_global_step_saved)
+        self._lt_waits = bool(state_dict.get("waits", False))
+        self._lt_metric.of_validation = state_dict.get("of_validation")
+        self._lt_store.load_state_dict(state_dict, there, self.dirpath or there, self._last_global_step_saved)
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
         """Leave the files of the previous fit to the user, and begin an empty ranking."""
-        self._forget_fit()
+        self._lt_forget_fit()
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
@@ -225,105 +227,105 @@ class ModelCheckpoint(RankedSaves):
         """Agree on the folder on all ranks."""
         if stage != "fit":
             return
-        self._metric.start()
-        self._in_first_step = False
-        if self._own_dirpath is None:
+        self._lt_metric.start()
+        self._lt_in_first_step = False
+        if self._lt_own_dirpath is None:
             self.dirpath = path_in(absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
-        self._store.open(trainer, self, self.dirpath)
+        self._lt_store.open(trainer, self, self.dirpath)
         all_of_run = [cb for cb in trainer.callbacks if isinstance(cb, ModelCheckpoint)]
-        needed = trainer.resumes_automatically and not any(cb._keeps_newest for cb in all_of_run)
-        self._keeper = all_of_run[0] if needed else None
-        if self._store.weights_path("") and trainer.strategy.capabilities.sharded_checkpoints:
+        needed = trainer.resumes_automatically and not any(cb._lt_keeps_newest for cb in all_of_run)
+        self._lt_keeper = all_of_run[0] if needed else None
+        if self._lt_store.weights_path("") and trainer.strategy.capabilities.sharded_checkpoints:
             raise ConfigError(
                 f"ModelCheckpoint(safetensors=True): with strategy {trainer.strategy.name!r} every rank writes its "
                 "part of a checkpoint, and no process has the weights whole. Leave it out; afterwards: lt ckpt export "
                 "last.ckpt weights.safetensors.",
                 code="LT681",
             )
-        if (self.save_top_k or self._saves_last) and not trainer.fast_dev_run:
-            self._store.check(trainer)
+        if (self.save_top_k or self._lt_saves_last) and not trainer.fast_dev_run:
+            self._lt_store.check(trainer)
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         if self.exclude:
             load("defaults", "check_patterns")(self.exclude, pl_module, pl_module.state_dict())
-        self._schedule.start(trainer)
-        self._in_first_step = not trainer.global_step and not trainer.fast_dev_run
+        self._lt_schedule.start(trainer)
+        self._lt_in_first_step = not trainer.global_step and not trainer.fast_dev_run
         self._last_global_step_saved = min(self._last_global_step_saved, trainer.global_step)  # of a fit before
         if trainer.is_global_zero and not trainer.fast_dev_run:
-            self._store.clean()
-        if self._store.resumed:
-            self._interrupted_at = trainer.global_step if self._store.interrupted else -1
-        for path in self._store.take_over(trainer):
-            self._ask(trainer, path)
+            self._lt_store.clean()
+        if self._lt_store.resumed:
+            self._lt_interrupted_at = trainer.global_step if self._lt_store.interrupted else -1
+        for path in self._lt_store.take_over(trainer):
+            self._lt_ask(trainer, path)
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if not self._schedule.in_epoch:
+        if not self._lt_schedule.in_epoch:
             return
-        if self._schedule.due_after_batch(trainer) and not self._should_skip_saving_checkpoint(trainer):
-            self._waits = self._metric.comes_with_validation(trainer, self.monitor)
-            self._save(trainer, top_k=not self._waits)
+        if self._lt_schedule.due_after_batch(trainer) and not self._should_skip_saving_checkpoint(trainer):
+            self._lt_waits = self._lt_metric.comes_with_validation(trainer, self.monitor)
+            self._lt_save(trainer, top_k=not self._lt_waits)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Save by epochs, where validation does not decide the moment."""
-        if self._waits and self._metric.of_validation is False:  # the means of training's epoch are there now
-            self._waits = False
-            self._save(trainer, top_k=True)
-        elif not self._should_skip_saving_checkpoint(trainer) and self._schedule.on_train_epoch_end(trainer):
-            self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
-        unranked = self.monitor is not None and not self._saves_last and self._metric.awaits_validation(trainer)
+        if self._lt_waits and self._lt_metric.of_validation is False:  # the means of training's epoch are there now
+            self._lt_waits = False
+            self._lt_save(trainer, top_k=True)
+        elif not self._should_skip_saving_checkpoint(trainer) and self._lt_schedule.on_train_epoch_end(trainer):
+            self._lt_save(trainer, top_k=self._lt_schedule.due_after_epoch(trainer))
+        unranked = self.monitor is not None and not self._lt_saves_last and self._lt_metric.awaits_validation(trainer)
         if trainer.stop_reason and unranked:
-            if path := self._save_interrupted(trainer):
+            if path := self._lt_save_interrupted(trainer):
                 trainer.print(f"{trainer.stop_reason} before the first validation: {path} resumes this run.")
 
     def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Record whether the metric is one of validation."""
-        if self._schedule.in_epoch:
-            self._metric.before_validation(trainer, self.monitor)
+        if self._lt_schedule.in_epoch:
+            self._lt_metric.before_validation(trainer, self.monitor)
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Save after a validation, where that is the moment, or a save waits for its metric."""
-        if not self._metric.validated(trainer, self.monitor if self._schedule.in_epoch else None):
+        if not self._lt_metric.validated(trainer, self.monitor if self._lt_schedule.in_epoch else None):
             return
-        if self._waits and self._metric.of_validation:
-            self._waits = False
-            self._save(trainer, top_k=True)
-        elif not self._should_skip_saving_checkpoint(trainer) and not self._schedule.on_train_epoch_end(trainer):
-            self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
+        if self._lt_waits and self._lt_metric.of_validation:
+            self._lt_waits = False
+            self._lt_save(trainer, top_k=True)
+        elif not self._should_skip_saving_checkpoint(trainer) and not self._lt_schedule.on_train_epoch_end(trainer):
+            self._lt_save(trainer, top_k=self._lt_schedule.due_after_epoch(trainer))
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Save the end for a later resume, and unranked a save that waited for a validation which did not come."""
         newest = self.monitor is None and trainer.resumes_automatically
         ends = not trainer.interrupted and not self._should_skip_saving_checkpoint(trainer)
-        if ends and (newest or (self._saves_last and self._step_of_moment != trainer.global_step)):
-            self._save(trainer, top_k=newest)
-        if not self._waits:
+        if ends and (newest or (self._lt_saves_last and self._lt_step_of_moment != trainer.global_step)):
+            self._lt_save(trainer, top_k=newest)
+        if not self._lt_waits:
             return
-        path = self._save_interrupted(trainer) or self._store.interrupted
+        path = self._lt_save_interrupted(trainer) or self._lt_store.interrupted
         if trainer.is_global_zero:
             warn(
-                f"ModelCheckpoint(monitor={self.monitor!r}): a save that was due {self._schedule} waited for the next "
-                f"validation, and training ended before it. {path or self._store.ranking.newest} holds the state of "
-                "the end, unranked. Validate more often (val_check_interval), or monitor a metric of training.",
+                f"ModelCheckpoint(monitor={self.monitor!r}): a save that was due {self._lt_schedule} waited for the "
+                f"next validation, and training ended before it. {path or self._lt_store.ranking.newest} holds the "
+                "state of the end, unranked. Validate more often (val_check_interval), or monitor a training metric.",
                 code="LT516",
             )
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
         skipped = self._should_skip_saving_checkpoint(trainer)
-        due = not skipped or (self._in_first_step and not trainer.global_step)
+        due = not skipped or (self._lt_in_first_step and not trainer.global_step)
         if not self.save_on_exception or not due or not failed_together("ModelCheckpoint", trainer):
             return
-        path = self._agreed_path(trainer, self._monitor_candidates(trainer), may_replace="")
+        path = self._lt_agreed_path(trainer, self._monitor_candidates(trainer), may_replace="")
         self._save_checkpoint(trainer, path)
-        self._store.ranking.keep(path)
+        self._lt_store.ranking.keep(path)
         self._last_global_step_saved = trainer.global_step
         trainer.print(f"Saved {path} after {type(exception).__name__}.")
 
     def on_interrupt(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Save ``interrupted.ckpt`` after a signal, unless this step is saved already."""
-        if path := self._save_interrupted(trainer):
+        if path := self._lt_save_interrupted(trainer):
             trainer.print(f"Interrupted: {path} resumes this run, as does ckpt_path='last'.")
 
     def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -332,27 +334,29 @@ class ModelCheckpoint(RankedSaves):
         if not finished or self.dirpath is None:
             return
         if self.save_top_k and not self._last_global_step_saved and not trainer.fast_dev_run:
-            trainer.print(f"No checkpoint: one is due {self._schedule}; training ended at step {trainer.global_step}.")
-        self._store.forget_missing(trainer)  # somebody deleted them meanwhile, or the whole folder
-        if self.kept_paths() and self._last_global_step_saved > self._interrupted_at:
-            for path in dict.fromkeys([self._store.interrupted, self.format_checkpoint_name({}, "interrupted")]):
+            trainer.print(
+                f"No checkpoint: one is due {self._lt_schedule}; training ended at step {trainer.global_step}."
+            )
+        self._lt_store.forget_missing(trainer)  # somebody deleted them meanwhile, or the whole folder
+        if self.kept_paths() and self._last_global_step_saved > self._lt_interrupted_at:
+            for path in dict.fromkeys([self._lt_store.interrupted, self.format_checkpoint_name({}, "interrupted")]):
                 if path:
-                    self._store.delete(trainer, path)
-            self._store.interrupted = ""
+                    self._lt_store.delete(trainer, path)
+            self._lt_store.interrupted = ""
 
     def on_saved(self, path: str) -> None:
-        self._store.written(path)
+        self._lt_store.written(path)
 
     def on_save_failed(self, path: str, error: BaseException) -> None:
-        self._store.failed(path)
+        self._lt_store.failed(path)
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        kept = self._store.close()
+        kept = self._lt_store.close()
         if kept and stage == "fit":
             trainer.print(kept)
 
     def kept_paths(self) -> set[str]:
-        return self._store.paths()
+        return self._lt_store.paths()
 
     def owns(self, path: str) -> bool:
-        return self._store.owns(path)
+        return self._lt_store.owns(path)

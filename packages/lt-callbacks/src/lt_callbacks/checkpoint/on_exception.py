@@ -39,7 +39,7 @@ class OnExceptionCheckpoint(Callback):
             raise ConfigError("OnExceptionCheckpoint(filename=''): expected a name.", code="LT178")
         super().__init__()
         self.dirpath = absolute(dirpath)
-        self._trains = False
+        self._lt_trains = False
         self.filename = check_template("OnExceptionCheckpoint", filename)
 
     @property
@@ -48,13 +48,13 @@ class OnExceptionCheckpoint(Callback):
         return str(Path(self.dirpath) / (self.filename + self.FILE_EXTENSION))
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._trains = False
+        self._lt_trains = False
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._trains = True
+        self._lt_trains = True
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
         """Save, where all ranks failed; not before training begins: a run that resumes has not its state yet."""
-        if self._trains and trainer.stage == "fit" and failed_together("OnExceptionCheckpoint", trainer):
+        if self._lt_trains and trainer.stage == "fit" and failed_together("OnExceptionCheckpoint", trainer):
             trainer.save_checkpoint(self.ckpt_path)
             trainer.print(f"Saved {self.ckpt_path} after {type(exception).__name__}.")

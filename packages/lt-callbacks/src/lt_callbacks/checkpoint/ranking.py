@@ -179,8 +179,8 @@ class Ranked(Generic[T]):
     def __get__(self, callback: Any, kind: type) -> T:
         if callback is None:
             return cast("T", self)
-        ranking = callback._store.readable(None) if self._convert is as_score else callback._readable
+        ranking = callback._lt_store.readable(None) if self._convert is as_score else callback._lt_readable
         return cast("T", getattr(ranking, self._name))
 
     def __set__(self, callback: Any, value: Any) -> None:
-        setattr(callback._store.ranking, self._given, self._convert(value))
+        setattr(callback._lt_store.ranking, self._given, self._convert(value))

@@ -65,7 +65,7 @@ class CheckpointSchedule:
         self.other = None if in_time or self.every_n_train_steps or self.every_n_epochs else self.every
         self.in_epoch = self.every is not None and not self.every_n_epochs
         self._on_train_epoch_end = on_train_epoch_end
-        self._began, self._clock = monotonic(), AgreedTime()
+        self._began, self._lt_clock = monotonic(), AgreedTime()
         self._multiples: Every | None = None
 
     def _count(self, unit: Unit) -> int:
@@ -87,7 +87,7 @@ class CheckpointSchedule:
         self._multiples = Every(self.every, trainer) if self.every is not None and self.in_epoch else None
 
     def _measure(self, trainer: TrainerAPI) -> None:
-        self._began, self._clock = monotonic(), AgreedTime(trainer.total_batches)
+        self._began, self._lt_clock = monotonic(), AgreedTime(trainer.total_batches)
 
     def due_after_batch(self, trainer: TrainerAPI) -> bool:
         """Return whether a save is due after this batch; the same on all ranks."""
@@ -96,7 +96,7 @@ class CheckpointSchedule:
             return self._multiples is not None and self._multiples.is_due()
         # from the last save on, with validations, which a duration in seconds leaves out
         left = self._began + interval.total_seconds() - monotonic()
-        due = self._clock.left(left, trainer) <= 0
+        due = self._lt_clock.left(left, trainer) <= 0
         if due:
             self._measure(trainer)
         return due

@@ -65,7 +65,7 @@ class CheckpointStore:
     """
 
     def __init__(self, ranking: CheckpointRanking, *, shares_names: bool, weights_ending: str = "") -> None:
-        self.ranking, self._shares_names, self._weights_ending = ranking, shares_names, weights_ending
+        self.ranking, self._shares_names, self._lt_weights_ending = ranking, shares_names, weights_ending
         self.folder = self.interrupted = self._id = self._mark_before = ""
         self.resumed = False
         self._trainer: TrainerAPI | None = None
@@ -225,9 +225,9 @@ class CheckpointStore:
 
     def weights_path(self, path: str) -> str:
         """Return the path of the weights alone beside the checkpoint ``path``; empty where there is none."""
-        if not self._weights_ending or path.endswith(self._weights_ending) or path == self.interrupted:
+        if not self._lt_weights_ending or path.endswith(self._lt_weights_ending) or path == self.interrupted:
             return ""
-        return path.rpartition(".")[0] + self._weights_ending
+        return path.rpartition(".")[0] + self._lt_weights_ending
 
     def is_free(self, path: str, may_replace: str, *, renamed: bool = False) -> bool:
         """Return whether ``path`` may be written. A resumed list names files too that are another run's by now.
@@ -384,7 +384,7 @@ class CheckpointStore:
         try:
             name = io.point_last if symbolic else io.add_name
             name(source, target)
-            if self._weights_ending and io.exists(self.weights_path(source)):  # not where writing them failed
+            if self._lt_weights_ending and io.exists(self.weights_path(source)):  # not where writing them failed
                 name(self.weights_path(source), self.weights_path(target))
         except (CheckpointError, OSError) as error:
             warn(f"{target} could not be made from {source}: {error}. Training goes on.", code="LT635")

@@ -53,27 +53,27 @@ class LearningRateMonitor(Callback):
         self.lrs: dict[str, list[float]] = {}
         self.last_momentum_values: dict[str, float | None] = {}
         self.last_weight_decay_values: dict[str, float | None] = {}
-        self._logged = LoggedSteps()
+        self._lt_logged = LoggedSteps()
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         require_logger("LearningRateMonitor", trainer)
         names = [name for name, _, _ in _named_groups(trainer)]
         self.lrs = {name: [] for name in names}
-        self._logged = LoggedSteps()
+        self._lt_logged = LoggedSteps()
         self.last_momentum_values = {f"{name}-momentum": None for name in names}
         self.last_weight_decay_values = {f"{name}-weight_decay": None for name in names}
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Send the rates of the step that comes, where it will be logged."""
-        if self._logged.is_due(trainer, coming=True) and self.logging_interval != "epoch":
-            self._send(trainer, trainer.global_step, "step")
+        if self._lt_logged.is_due(trainer, coming=True) and self.logging_interval != "epoch":
+            self._lt_send(trainer, trainer.global_step, "step")
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Send the rates with which the epoch begins."""
         if self.logging_interval != "step":
-            self._send(trainer, trainer.global_step, "epoch")
+            self._lt_send(trainer, trainer.global_step, "epoch")
 
-    def _send(self, trainer: TrainerAPI, step: int, interval: str) -> None:
+    def _lt_send(self, trainer: TrainerAPI, step: int, interval: str) -> None:
         values: dict[str, float] = {}
         for name, optimizer, group in _named_groups(trainer):
             intervals = [config.interval for config in trainer.lr_scheduler_configs if config.optimizer is optimizer]

@@ -24,13 +24,13 @@ class BestValues:
 
     def __init__(self, callbacks: Iterable[Any] = ()) -> None:
         self._modes: dict[str, str] = {}
-        self._best: dict[str, float] = {}
+        self._lt_best: dict[str, float] = {}
         for callback in callbacks:
             monitor, score = getattr(callback, "monitor", None), getattr(callback, "best_model_score", None)
             if isinstance(monitor, str):
                 self._modes[monitor] = getattr(callback, "mode", "")
                 if score is not None:
-                    self._best[monitor] = float(score)
+                    self._lt_best[monitor] = float(score)
 
     def marked(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metrics, the best values so far as text with a mark."""
@@ -39,8 +39,8 @@ class BestValues:
             mode = self._modes.get(name, _mode_by_name(name))
             if mode in ("min", "max") and isinstance(value, (int, float)) and math.isfinite(value):
                 sign = 1.0 if mode == "max" else -1.0
-                if sign * value > sign * self._best.get(name, -sign * math.inf):
-                    self._best[name] = float(value)
+                if sign * value > sign * self._lt_best.get(name, -sign * math.inf):
+                    self._lt_best[name] = float(value)
                     shown[name] = format_value(value) + BEST
         return shown
 

@@ -51,22 +51,22 @@ class ProgressBar(Callback):
 
     def __init__(self, refresh_rate: int = 1) -> None:
         self._refresh_rate = whole(type(self).__name__, "refresh_rate", refresh_rate, 0, "0 for no bar")
-        self._enabled = refresh_rate > 0
-        self._rank_draws = True
+        self._lt_enabled = refresh_rate > 0
+        self._lt_rank_draws = True
         self._trainer: TrainerAPI | None = None
-        self._module: LightningModule | None = None
-        self._display: Display | None = None
-        self._phase: Phase | None = None
-        self._outer: Phase | None = None
-        self._outer_behind = False
-        self._done = self._loader = self._before_loader = 0
-        self._asked_for: int | None = None
-        self._last_draw, self._next_draw = -math.inf, math.inf
-        self._samples_before = 0
-        self._weight: float | None = None
-        self._unit = ""
-        self._shown_before: dict[str, Any] = {}
-        self._best = BestValues()
+        self._lt_module: LightningModule | None = None
+        self._lt_display: Display | None = None
+        self._lt_phase: Phase | None = None
+        self._lt_outer: Phase | None = None
+        self._lt_outer_behind = False
+        self._lt_done = self._lt_loader = self._lt_before_loader = 0
+        self._lt_asked_for: int | None = None
+        self._lt_last_draw, self._lt_next_draw = -math.inf, math.inf
+        self._lt_samples_before = 0
+        self._lt_weight: float | None = None
+        self._lt_unit = ""
+        self._lt_shown_before: dict[str, Any] = {}
+        self._lt_best = BestValues()
 
     # ---- for users to call or override -------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class ProgressBar(Callback):
     @property
     def is_enabled(self) -> bool:
         """Whether this bar draws in this process."""
-        return self._enabled and self._rank_draws
+        return self._lt_enabled and self._lt_rank_draws
 
     @property
     def is_disabled(self) -> bool:
@@ -94,16 +94,16 @@ class ProgressBar(Callback):
 
     def enable(self) -> None:
         """Draw from the next epoch, validation... on."""
-        self._enabled = True
+        self._lt_enabled = True
 
     def disable(self) -> None:
         """Draw no more."""
-        self._enabled = False
-        self._close()
+        self._lt_enabled = False
+        self._lt_close()
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print above the bar, on rank 0 only."""
-        if self._rank_draws:
+        if self._lt_rank_draws:
             say(*args, **kwargs)
 
     def get_metrics(self, trainer: TrainerAPI, pl_module: LightningModule) -> dict[str, int | str | float]:
@@ -164,92 +164,92 @@ class ProgressBar(Callback):
     @property
     def total_val_batches(self) -> int | float:
         """Validation batches of all loaders; of the sanity check while it runs."""
-        return sum(self._val_batches)
+        return sum(self._lt_val_batches)
 
     @property
     def total_val_batches_current_dataloader(self) -> int | float:
         """Validation batches of the present loader; of the sanity check while it runs."""
-        return self._val_batches[self._loader]
+        return self._lt_val_batches[self._lt_loader]
 
     @property
     def total_test_batches_current_dataloader(self) -> int | float:
         """Test batches of the present loader."""
-        return self.trainer.num_test_batches[self._loader]
+        return self.trainer.num_test_batches[self._lt_loader]
 
     @property
     def total_predict_batches_current_dataloader(self) -> int | float:
         """Batches to predict of the present loader."""
-        return self.trainer.num_predict_batches[self._loader]
+        return self.trainer.num_predict_batches[self._lt_loader]
 
     def has_dataloader_changed(self, dataloader_idx: int) -> bool:
         """Return whether this evaluation asks about another loader than the last time; True at first."""
-        before, self._asked_for = self._asked_for, dataloader_idx
+        before, self._lt_asked_for = self._lt_asked_for, dataloader_idx
         return before != dataloader_idx
 
     def reset_dataloader_idx_tracker(self) -> None:
-        self._asked_for = None
+        self._lt_asked_for = None
 
     @property
-    def _val_batches(self) -> Sequence[int | float]:
+    def _lt_val_batches(self) -> Sequence[int | float]:
         trainer = self.trainer
         return trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._trainer, self._module = trainer, pl_module
-        self._rank_draws = trainer.is_global_zero
-        self._shown_before, self._unit = {}, ""
+        self._trainer, self._lt_module = trainer, pl_module
+        self._lt_rank_draws = trainer.is_global_zero
+        self._lt_shown_before, self._lt_unit = {}, ""
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._close()
-        self._trainer = self._module = None
+        self._lt_close()
+        self._trainer = self._lt_module = None
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
         """Leave a clean terminal before the traceback comes."""
-        self._close()
+        self._lt_close()
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Show the epoch: a run resumed in its middle may have no start of an epoch."""
-        self._best = BestValues(trainer.callbacks)
-        self._begin_epoch()
-        self._draw()
+        self._lt_best = BestValues(trainer.callbacks)
+        self._lt_begin_epoch()
+        self._lt_draw()
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._begin_epoch()
+        self._lt_begin_epoch()
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._done = batch_idx + 1
+        self._lt_done = batch_idx + 1
         # all that most batches cost: no metric is read and nothing formatted between two draws
-        if monotonic() < self._next_draw:
+        if monotonic() < self._lt_next_draw:
             return
-        self._weight = _weight_of(outputs)
-        self._draw_at_rate()
+        self._lt_weight = _weight_of(outputs)
+        self._lt_draw_at_rate()
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._finish()
+        self._lt_finish()
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Leave the bar standing where it is not done."""
-        self._draw()
-        self._close()
+        self._lt_draw()
+        self._lt_close()
 
     # ---- validation, test, prediction --------------------------------------------------------------------------------
 
     def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Begin a bar; inside an epoch, in the epoch's line."""
         if trainer.sanity_checking:
-            self._begin_evaluation("sanity", self.sanity_check_description, trainer.num_sanity_val_batches)
+            self._lt_begin_evaluation("sanity", self.sanity_check_description, trainer.num_sanity_val_batches)
         else:
-            self._begin_evaluation("validate", self.validation_description, trainer.num_val_batches)
+            self._lt_begin_evaluation("validate", self.validation_description, trainer.num_val_batches)
 
     def on_test_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._begin_evaluation("test", self.test_description, trainer.num_test_batches)
+        self._lt_begin_evaluation("test", self.test_description, trainer.num_test_batches)
 
     def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._begin_evaluation("predict", self.predict_description, trainer.num_predict_batches)
+        self._lt_begin_evaluation("predict", self.predict_description, trainer.num_predict_batches)
 
     def on_validation_batch_end(
         self,
@@ -260,118 +260,122 @@ class ProgressBar(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        if dataloader_idx != self._loader:  # one bar for all loaders, whose lengths may be unknown
-            self._loader, self._before_loader = dataloader_idx, self._done
-        self._done = self._before_loader + batch_idx + 1
-        if monotonic() < self._next_draw:
+        if dataloader_idx != self._lt_loader:  # one bar for all loaders, whose lengths may be unknown
+            self._lt_loader, self._lt_before_loader = dataloader_idx, self._lt_done
+        self._lt_done = self._lt_before_loader + batch_idx + 1
+        if monotonic() < self._lt_next_draw:
             return
-        self._draw_at_rate()
+        self._lt_draw_at_rate()
 
     on_test_batch_end = on_validation_batch_end
     on_predict_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """End the bar; inside an epoch, go on with the epoch's."""
-        self._finish()
-        if (outer := self._outer) is not None:
+        self._lt_finish()
+        if (outer := self._lt_outer) is not None:
             outer.resume(monotonic())
-            self._phase, self._done, self._outer = outer, outer.done, None
+            self._lt_phase, self._lt_done, self._lt_outer = outer, outer.done, None
             if self.is_enabled:
-                self._shown_on().resume(outer)
+                self._lt_shown_on().resume(outer)
 
     on_test_end = on_validation_end
     on_predict_end = on_validation_end
 
     # ---- the phases --------------------------------------------------------------------------------------------------
 
-    def _begin_epoch(self) -> None:
+    def _lt_begin_epoch(self) -> None:
         total, first = convert_inf(self.total_train_batches), self.trainer.batch_idx
-        self._samples_before = self.trainer.global_samples
-        self._begin(Phase(kind="train", description=self.train_description, total=total, first=first))
+        self._lt_samples_before = self.trainer.global_samples
+        self._lt_begin(Phase(kind="train", description=self.train_description, total=total, first=first))
 
-    def _begin_evaluation(self, kind: str, description: str, totals: Sequence[int | float]) -> None:
-        self._outer = outer = self._phase if self._phase is not None and self._phase.kind == "train" else None
-        self._outer_behind = outer is not None
-        self._loader = self._before_loader = 0
+    def _lt_begin_evaluation(self, kind: str, description: str, totals: Sequence[int | float]) -> None:
+        self._lt_outer = outer = (
+            self._lt_phase if self._lt_phase is not None and self._lt_phase.kind == "train" else None
+        )
+        self._lt_outer_behind = outer is not None
+        self._lt_loader = self._lt_before_loader = 0
         self.reset_dataloader_idx_tracker()
         if outer is not None:
-            self._advance(outer, self._done, monotonic())
+            self._lt_advance(outer, self._lt_done, monotonic())
             description = f"{outer.description} · {description}"
         total = convert_inf(sum(totals))
-        self._begin(Phase(kind=kind, description=description, total=total, nested=outer is not None))
+        self._lt_begin(Phase(kind=kind, description=description, total=total, nested=outer is not None))
 
-    def _begin(self, phase: Phase) -> None:
-        self._phase, self._done = phase, phase.first
+    def _lt_begin(self, phase: Phase) -> None:
+        self._lt_phase, self._lt_done = phase, phase.first
         if self.is_disabled:
-            self._next_draw = math.inf
+            self._lt_next_draw = math.inf
             return
-        display = self._shown_on()
-        self._next_draw = max(self._last_draw + display.interval(phase), phase.started + display.delay)
+        display = self._lt_shown_on()
+        self._lt_next_draw = max(self._lt_last_draw + display.interval(phase), phase.started + display.delay)
 
     # ---- drawing -----------------------------------------------------------------------------------------------------
 
-    def _shown_on(self) -> Display:
-        if self._display is None:
-            self._display = self.make_display() if is_live() or self.draws_itself else LineDisplay()
-        return self._display
+    def _lt_shown_on(self) -> Display:
+        if self._lt_display is None:
+            self._lt_display = self.make_display() if is_live() or self.draws_itself else LineDisplay()
+        return self._lt_display
 
-    def _draw_at_rate(self) -> None:
-        if self._done % self.refresh_rate == 0 or (self._phase is not None and self._done == self._phase.total):
-            self._draw()
+    def _lt_draw_at_rate(self) -> None:
+        if self._lt_done % self.refresh_rate == 0 or (
+            self._lt_phase is not None and self._lt_done == self._lt_phase.total
+        ):
+            self._lt_draw()
 
-    def _draw(self) -> None:
-        phase = self._present()
+    def _lt_draw(self) -> None:
+        phase = self._lt_present()
         if phase is not None:
-            display = self._shown_on()
-            if self._outer is not None and self._outer_behind and not isinstance(display, LineDisplay):
-                self._outer_behind = False  # it stood where it was drawn last
-                display.update(self._outer, self._metrics)
-            display.update(phase, self._metrics)
-            self._last_draw = monotonic()
-            self._next_draw = self._last_draw + display.interval(phase)
+            display = self._lt_shown_on()
+            if self._lt_outer is not None and self._lt_outer_behind and not isinstance(display, LineDisplay):
+                self._lt_outer_behind = False  # it stood where it was drawn last
+                display.update(self._lt_outer, self._lt_metrics)
+            display.update(phase, self._lt_metrics)
+            self._lt_last_draw = monotonic()
+            self._lt_next_draw = self._lt_last_draw + display.interval(phase)
 
-    def _finish(self) -> None:
-        phase = self._present()
+    def _lt_finish(self) -> None:
+        phase = self._lt_present()
         if phase is not None:
-            self._shown_on().finish(phase, self._epoch_metrics if phase.kind == "train" else self._metrics)
+            self._lt_shown_on().finish(phase, self._lt_epoch_metrics if phase.kind == "train" else self._lt_metrics)
             phase.over = True
         if phase is not None and phase.kind != "train":
-            self._phase = None
+            self._lt_phase = None
 
-    def _present(self) -> Phase | None:
+    def _lt_present(self) -> Phase | None:
         """Return the current phase, brought up to date, or None if nothing is drawn."""
-        if self._phase is None or self.is_disabled:
+        if self._lt_phase is None or self.is_disabled:
             return None
-        self._advance(self._phase, self._done, monotonic())
-        return self._phase
+        self._lt_advance(self._lt_phase, self._lt_done, monotonic())
+        return self._lt_phase
 
-    def _advance(self, phase: Phase, done: int, now: float) -> None:
+    def _lt_advance(self, phase: Phase, done: int, now: float) -> None:
         """Bring a phase up to date: in tokens where the module weighs losses by them, else in samples or batches."""
         if phase.kind != "train":
             phase.advance(done, now)
             return
-        samples = self.trainer.global_samples - self._samples_before
-        weighed = (self._weight or 0.0) * (done - phase.done) * self.trainer.strategy.data_shard[1]
-        if weighed and not self._unit:
-            self._unit = "samples" if weighed == samples - phase.units else "tokens"
-        tokens = self._unit == "tokens"
+        samples = self.trainer.global_samples - self._lt_samples_before
+        weighed = (self._lt_weight or 0.0) * (done - phase.done) * self.trainer.strategy.data_shard[1]
+        if weighed and not self._lt_unit:
+            self._lt_unit = "samples" if weighed == samples - phase.units else "tokens"
+        tokens = self._lt_unit == "tokens"
         phase.unit = "tokens" if tokens else "samples" if samples else "it"
         phase.advance(done, now, phase.units + weighed if tokens else samples or None)
 
-    def _metrics(self) -> dict[str, int | str | float]:
+    def _lt_metrics(self) -> dict[str, int | str | float]:
         """Return the metrics beside the bar, recently changed ones first; not the version."""
-        shown = self._folded("_step", "_epoch")
-        return dict(sorted(shown.items(), key=lambda item: self._shown_before.get(item[0]) == item[1]))
+        shown = self._lt_folded("_step", "_epoch")
+        return dict(sorted(shown.items(), key=lambda item: self._lt_shown_before.get(item[0]) == item[1]))
 
-    def _epoch_metrics(self) -> dict[str, int | str | float]:
+    def _lt_epoch_metrics(self) -> dict[str, int | str | float]:
         """Return the metrics for the line of an epoch, the best values marked."""
-        self._shown_before = self._folded("_step", "_epoch")
-        return self._best.marked(self._folded("_epoch", "_step"))
+        self._lt_shown_before = self._lt_folded("_step", "_epoch")
+        return self._lt_best.marked(self._lt_folded("_epoch", "_step"))
 
-    def _folded(self, wanted: str, other: str) -> dict[str, int | str | float]:
+    def _lt_folded(self, wanted: str, other: str) -> dict[str, int | str | float]:
         """Return the metrics; of a value logged by step and by epoch the wanted one, under its plain name."""
-        assert self._module is not None
-        given = self.get_metrics(self.trainer, self._module)
+        assert self._lt_module is not None
+        given = self.get_metrics(self.trainer, self._lt_module)
         logged = self.trainer.callback_metrics if any(name.endswith((wanted, other)) for name in given) else {}
         shown: dict[str, int | str | float] = {}
         for name, value in given.items():
@@ -382,11 +386,11 @@ class ProgressBar(Callback):
         shown.pop("v_num", None)
         return shown
 
-    def _close(self) -> None:
-        if self._display is not None:
-            self._display.close()
-        self._display = self._phase = self._outer = None
-        self._next_draw = math.inf
+    def _lt_close(self) -> None:
+        if self._lt_display is not None:
+            self._lt_display.close()
+        self._lt_display = self._lt_phase = self._lt_outer = None
+        self._lt_next_draw = math.inf
 
 
 def is_live() -> bool:

@@ -80,7 +80,7 @@ class RichProgressBar(ProgressBar):
         console_kwargs: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(refresh_rate)
-        self._interval, self._leave = INTERVAL, leave
+        self._lt_interval, self._leave = INTERVAL, leave
         self.theme = theme if theme is not None else RichProgressBarTheme()
         self._console_kwargs = console_kwargs or {}
 
@@ -95,7 +95,7 @@ class RichProgressBar(ProgressBar):
         console = Console(**{"file": LossyStream(sys.stdout), **self._console_kwargs})
         redirect = LossyStream(sys.stderr).isatty()  # a file that stderr goes to still gets it
         progress = Progress(*columns, auto_refresh=False, console=console, expand=True, redirect_stderr=redirect)
-        return RichDisplay(progress, self._interval, self._leave, self.theme)
+        return RichDisplay(progress, self._lt_interval, self._leave, self.theme)
 
     def configure_columns(self, trainer: TrainerAPI) -> list[ProgressColumn]:
         """Return the columns; a task's ``fields`` hold ``count``, ``times``, ``speed`` and ``metrics`` as text."""
@@ -130,14 +130,14 @@ class RichDisplay(Display):
     delay = 0.0
 
     def __init__(self, progress: Progress, interval: float, leave: bool, theme: RichProgressBarTheme) -> None:
-        self._progress, self._interval, self._leave, self._theme = progress, interval, leave, theme
+        self._progress, self._lt_interval, self._leave, self._theme = progress, interval, leave, theme
         self._tasks: dict[str, TaskID] = {}
         self._shown: dict[str, Phase] = {}
         self._history = History()
         self._moved: list[tuple[logging.StreamHandler[Any], Any]] = []
 
     def interval(self, phase: Phase) -> float:
-        return self._interval
+        return self._lt_interval
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
         slot = self._slot(phase)
@@ -145,7 +145,7 @@ class RichDisplay(Display):
         if phase.over and (task is None or self._has_row(phase)):
             return  # its line is there already
         if not self._progress.live.is_started:
-            self._start()
+            self._lt_start()
         if task is None:
             task = self._tasks[slot] = self._progress.add_task("", total=None)
         self._shown[slot] = phase
@@ -204,7 +204,7 @@ class RichDisplay(Display):
         self._progress.live.transient = erased
         self._progress.stop()
 
-    def _start(self) -> None:
+    def _lt_start(self) -> None:
         """Print and log above the bar."""
         before = sys.stdout, sys.stderr
         self._progress.start()

@@ -42,28 +42,28 @@ class PhaseBar:
 
     def show(self, phase: Phase) -> None:
         """Become the bar of ``phase``."""
-        self._phase, self.desc, self.disable = phase, phase.description, False
+        self._lt_phase, self.desc, self.disable = phase, phase.description, False
 
     @property
     def n(self) -> int:
         """Batches done."""
-        return self._phase.done
+        return self._lt_phase.done
 
     @property
     def total(self) -> int | None:
         """Batches in all; None where unknown."""
-        return self._phase.total
+        return self._lt_phase.total
 
     @total.setter
     def total(self, total: float | None) -> None:
-        self._phase.total = convert_inf(total)
+        self._lt_phase.total = convert_inf(total)
 
     def reset(self, total: float | None = None) -> None:
         self.total = self.total if total is None else total
 
     def set_description(self, desc: str | None = None, refresh: bool = True) -> None:
         """Set the text before the bar, until the next epoch, validation... begins."""
-        self.desc = self._phase.label = desc or ""
+        self.desc = self._lt_phase.label = desc or ""
 
     set_description_str = set_description
 
@@ -72,7 +72,7 @@ class PhaseBar:
         self.set_postfix_str(format_metrics({**dict(ordered_dict or {}), **values}))
 
     def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
-        self._phase.postfix = s
+        self._lt_phase.postfix = s
 
     @staticmethod
     def write(s: object, file: Any = None, end: str = "\n", nolock: bool = False) -> None:
@@ -107,8 +107,8 @@ class TQDMProgressBar(RichProgressBar):
     def __init__(self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False) -> None:
         super().__init__(_at_least("TQDM_MINITERS", refresh_rate) if refresh_rate else 0, leave)
         self._process_position = whole("TQDMProgressBar", "process_position", process_position)
-        self._interval = _at_least("TQDM_MININTERVAL", INTERVAL)
-        self._bars: dict[str, Any] = {}
+        self._lt_interval = _at_least("TQDM_MININTERVAL", INTERVAL)
+        self._lt_bars: dict[str, Any] = {}
 
     @property
     def process_position(self) -> int:
@@ -118,43 +118,43 @@ class TQDMProgressBar(RichProgressBar):
     @property
     def draws_itself(self) -> bool:
         """Whether it draws off a terminal too: where a bar was overridden, as that may draw anywhere."""
-        return super().draws_itself or any(map(self._is_overridden, _NAMES))
+        return super().draws_itself or any(map(self._lt_is_overridden, _NAMES))
 
-    def _is_overridden(self, kind: str) -> bool:
+    def _lt_is_overridden(self, kind: str) -> bool:
         maker = _NAMES[kind][0]
         return getattr(type(self), maker) is not getattr(TQDMProgressBar, maker)
 
-    def _begin(self, phase: Phase) -> None:
-        phase.apart = self._is_overridden("validate")
-        super()._begin(phase)
+    def _lt_begin(self, phase: Phase) -> None:
+        phase.apart = self._lt_is_overridden("validate")
+        super()._lt_begin(phase)
         if self.is_enabled:
             if phase.kind != "train":  # one is kept for all epochs
-                self._bars.pop(phase.kind, None)
-            self._bar_of(phase)
+                self._lt_bars.pop(phase.kind, None)
+            self._lt_bar_of(phase)
 
-    def _bar_of(self, phase: Phase) -> Any:
+    def _lt_bar_of(self, phase: Phase) -> Any:
         """Return the bar of a phase, made where there is none; the first of the user's own makes all bars tqdm's."""
-        bar = self._bars.get(phase.kind)
+        bar = self._lt_bars.get(phase.kind)
         if bar is None:
-            if isinstance(self._display, RichDisplay) and self._is_overridden(phase.kind):
-                self._display.pause()  # a tqdm that is made meanwhile would write to rich's stdout
+            if isinstance(self._lt_display, RichDisplay) and self._lt_is_overridden(phase.kind):
+                self._lt_display.pause()  # a tqdm that is made meanwhile would write to rich's stdout
             bar = getattr(self, _NAMES[phase.kind][0])()
-            if not isinstance(bar, PhaseBar) and not self._uses_tqdm:
-                assert self._display is not None
-                self._display.close()
-                self._display, self._bars = _TqdmDisplay(self), {}
-            self._bars[phase.kind] = bar
+            if not isinstance(bar, PhaseBar) and not self._lt_uses_tqdm:
+                assert self._lt_display is not None
+                self._lt_display.close()
+                self._lt_display, self._lt_bars = _TqdmDisplay(self), {}
+            self._lt_bars[phase.kind] = bar
         if isinstance(bar, PhaseBar):
             bar.show(phase)
         return bar
 
-    def _close(self) -> None:
-        super()._close()
-        self._bars = {}
+    def _lt_close(self) -> None:
+        super()._lt_close()
+        self._lt_bars = {}
 
     @property
-    def _uses_tqdm(self) -> bool:
-        return isinstance(self._display, _TqdmDisplay)
+    def _lt_uses_tqdm(self) -> bool:
+        return isinstance(self._lt_display, _TqdmDisplay)
 
     if not TYPE_CHECKING:
 
@@ -163,31 +163,31 @@ class TQDMProgressBar(RichProgressBar):
             kinds = [kind for kind, (_, attribute) in _NAMES.items() if attribute == name]
             if not kinds:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            bars = [self._bars[kind] for kind in kinds if kind in self._bars]
+            bars = [self._lt_bars[kind] for kind in kinds if kind in self._lt_bars]
             return bars[-1] if bars else PhaseBar()
 
     def init_sanity_tqdm(self) -> Any:
         """Return the bar of the sanity check."""
-        return self._make(self.sanity_check_description, leave=False)
+        return self._lt_make(self.sanity_check_description, leave=False)
 
     def init_train_tqdm(self) -> Any:
         """Return the bar of the training epochs."""
-        return self._make(self.train_description)
+        return self._lt_make(self.train_description)
 
     def init_validation_tqdm(self) -> Any:
         """Return the bar of validation. Inside an epoch the epoch's line is used, unless this method is overridden."""
-        return self._make(self.validation_description, leave=self.trainer.stage != "fit")
+        return self._lt_make(self.validation_description, leave=self.trainer.stage != "fit")
 
     def init_test_tqdm(self) -> Any:
         """Return the bar of a test."""
-        return self._make(self.test_description)
+        return self._lt_make(self.test_description)
 
     def init_predict_tqdm(self) -> Any:
         """Return the bar of a prediction."""
-        return self._make(self.predict_description)
+        return self._lt_make(self.predict_description)
 
-    def _make(self, description: str, *, leave: bool = True) -> Any:
-        if not self._uses_tqdm:
+    def _lt_make(self, description: str, *, leave: bool = True) -> Any:
+        if not self._lt_uses_tqdm:
             return PhaseBar(description)
         position = 2 * self._process_position + (not leave)
         return _tqdm_class()(desc=description, position=position, leave=leave, dynamic_ncols=True)
@@ -203,12 +203,12 @@ class _TqdmDisplay(Display):
         self._begun: dict[str, Phase] = {}
 
     def interval(self, phase: Phase) -> float:
-        return self._owner._interval
+        return self._owner._lt_interval
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
         if phase.over:
             return  # its bar is closed
-        bar = self._owner._bar_of(phase)
+        bar = self._owner._lt_bar_of(phase)
         if self._begun.get(phase.kind) is not phase:
             self._begun[phase.kind] = phase
             bar.set_description_str(phase.description, refresh=False)
@@ -224,12 +224,12 @@ class _TqdmDisplay(Display):
 
     def finish(self, phase: Phase, metrics: Metrics) -> None:
         self.update(phase, metrics)
-        self._owner._bars.pop(phase.kind).close()
+        self._owner._lt_bars.pop(phase.kind).close()
 
     def close(self) -> None:
-        for bar in reversed(self._owner._bars.values()):
+        for bar in reversed(self._owner._lt_bars.values()):
             bar.close()
-        self._owner._bars = {}
+        self._owner._lt_bars = {}
 
 
 def _at_least(variable: str, own: Number) -> Number:

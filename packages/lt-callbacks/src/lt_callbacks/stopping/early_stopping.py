@@ -103,21 +103,21 @@ class EarlyStopping(Callback):
         self.divergence_threshold = divergence_threshold
         self.log_rank_zero_only = log_rank_zero_only
         self._check_on_train_epoch_end = check_on_train_epoch_end
-        self._metric = Monitor(who, "it does not end training")
-        self._rule = EarlyStoppingReason.NOT_STOPPED  # of the value that is looked at
-        self._trainer: TrainerAPI | None = None  # of a check
-        self._given_patience: int | None = None  # where a checkpoint had another one
-        self._forget_fit()
+        self._lt_metric = Monitor(who, "it does not end training")
+        self._lt_rule = EarlyStoppingReason.NOT_STOPPED  # of the value that is looked at
+        self._lt_trainer: TrainerAPI | None = None  # of a check
+        self._lt_given_patience: int | None = None  # where a checkpoint had another one
+        self._lt_forget_fit()
 
-    def _forget_fit(self) -> None:
+    def _lt_forget_fit(self) -> None:
         self.wait_count = 0
-        self._now = self._best_at = 0.0  # of a patience that is a duration
+        self._lt_now = self._lt_best_at = 0.0  # of a patience that is a duration
         self.stopped_epoch = 0
         self.best_score = torch.tensor(math.inf if self.mode == "min" else -math.inf)
         self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
         self.stopping_reason_message: str | None = None
-        if self._given_patience is not None:
-            self.patience, self._given_patience = self._given_patience, None
+        if self._lt_given_patience is not None:
+            self.patience, self._lt_given_patience = self._lt_given_patience, None
 
     @property
     def monitor_op(self) -> Callable[[Tensor, Any], Tensor]:
@@ -137,7 +137,7 @@ class EarlyStopping(Callback):
             "wait_count": self.wait_count,
             "stopped_epoch": self.stopped_epoch,
             "best_score": self.best_score,
-            **({"patience": self.patience} if isinstance(self.patience, int) else {"best_at": self._best_at}),
+            **({"patience": self.patience} if isinstance(self.patience, int) else {"best_at": self._lt_best_at}),
             "stopping_reason": self.stopping_reason.value,
             "stopping_reason_message": self.stopping_reason_message,
         }
@@ -150,16 +150,16 @@ class EarlyStopping(Callback):
             isinstance(self.patience, int)
             and (saved := int(state_dict.get("patience", self.patience))) != self.patience
         ):
-            self.patience, self._given_patience = saved, self.patience
-        self._best_at = float(state_dict.get("best_at", 0.0))
+            self.patience, self._lt_given_patience = saved, self.patience
+        self._lt_best_at = float(state_dict.get("best_at", 0.0))
         self.stopping_reason = EarlyStoppingReason(state_dict.get("stopping_reason", 0))
         self.stopping_reason_message = state_dict.get("stopping_reason_message")
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._forget_fit()
+        self._lt_forget_fit()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._metric.start()
+        self._lt_metric.start()
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """End a run that had ended, where the same call starts it again."""
@@ -168,16 +168,16 @@ class EarlyStopping(Callback):
             trainer.print(f"Training had ended: {self.stopping_reason_message} To go on: ckpt_path='last'.")
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        if self._checks_on_train_epoch_end(trainer) and not self._should_skip_check(trainer):
+        if self._lt_checks_on_train_epoch_end(trainer) and not self._should_skip_check(trainer):
             self._run_early_stopping_check(trainer)
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        if not self._metric.validated(trainer) or self._should_skip_check(trainer):
+        if not self._lt_metric.validated(trainer) or self._should_skip_check(trainer):
             return
-        if not self._checks_on_train_epoch_end(trainer):
+        if not self._lt_checks_on_train_epoch_end(trainer):
             self._run_early_stopping_check(trainer)
 
-    def _checks_on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
+    def _lt_checks_on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
         if self._check_on_train_epoch_end is not None:
             return self._check_on_train_epoch_end
         # Lightning's rule: with one validation an epoch, its metrics are there at the epoch's end
@@ -190,38 +190,38 @@ class EarlyStopping(Callback):
     def _run_early_stopping_check(self, trainer: TrainerAPI) -> None:
         """Check; existing subclasses override it to check later or less often."""
         metrics = trainer.callback_metrics
-        self._trainer = trainer
+        self._lt_trainer = trainer
         checks = self._validate_condition_metric(metrics)
-        self._trainer = None
+        self._lt_trainer = None
         if not checks or self.monitor not in metrics:
             return
         current = metrics[self.monitor].detach().squeeze().cpu()
         best_before = self.best_score
-        self._now = trainer.elapsed(self.patience.unit) if isinstance(self.patience, Duration) else 0.0
-        self._rule = EarlyStoppingReason.NOT_STOPPED
+        self._lt_now = trainer.elapsed(self.patience.unit) if isinstance(self.patience, Duration) else 0.0
+        self._lt_rule = EarlyStoppingReason.NOT_STOPPED
         stop, said = self._evaluate_stopping_criteria(current)
         message = (said or "stopped by a criterion of a subclass.") if stop else ""
         if self.verbose and self.wait_count == 0 and not message:
             better = f" by {abs(float(current - best_before)):.5g}" if torch.isfinite(best_before) else ""
             trainer.print(f"{self.monitor} got better{better}; best so far: {float(current):.5g}.")
         if on_any_rank(trainer, bool(message)):
-            self._stop(trainer, self._rule, message)
+            self._lt_stop(trainer, self._lt_rule, message)
 
     def _validate_condition_metric(self, logs: dict[str, Tensor]) -> bool:
         """Return whether there is a value to check; existing subclasses override it to skip checks."""
-        trainer = self._trainer
+        trainer = self._lt_trainer
         if self.monitor in logs or trainer is None:
             return self.monitor in logs
-        if trainer.stop_reason and self._metric.awaits_validation(trainer):  # the run ends anyway
+        if trainer.stop_reason and self._lt_metric.awaits_validation(trainer):  # the run ends anyway
             return False
-        error = self._metric.lacking(trainer, self.monitor, logs)
+        error = self._lt_metric.lacking(trainer, self.monitor, logs)
         if error is not None and self.strict:
             raise error
         if error is not None:
             warn(str(error), code="LT532")
         return False
 
-    def _stop(self, trainer: TrainerAPI, reason: EarlyStoppingReason, message: str) -> None:
+    def _lt_stop(self, trainer: TrainerAPI, reason: EarlyStoppingReason, message: str) -> None:
         found = [(rank, *each) for rank, each in enumerate(trainer.strategy.gather_objects((reason.value, message)))]
         first = next((rank, value, text) for rank, value, text in found if text)
         self.stopping_reason = reason if message else EarlyStoppingReason(first[1])
@@ -236,16 +236,16 @@ class EarlyStopping(Callback):
 
     def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
         """Return whether to stop, and why; existing subclasses override it to wait or to record."""
-        self._rule, message = self._judge(current)
+        self._lt_rule, message = self._lt_judge(current)
         return bool(message), message or None
 
-    def _judge(self, current: Tensor) -> tuple[EarlyStoppingReason, str]:
+    def _lt_judge(self, current: Tensor) -> tuple[EarlyStoppingReason, str]:
         """Record the value; return the rule that says stop, and why."""
         name, value = self.monitor, f"{float(current):.5g}"
         if self.check_finite and not bool(torch.isfinite(current)):
             return EarlyStoppingReason.NON_FINITE_METRIC, f"{name} = {value} is not finite."
         if self.stopping_threshold is not None and self.monitor_op(current, self.stopping_threshold):
-            self._improve(current)
+            self._lt_improve(current)
             return (
                 EarlyStoppingReason.STOPPING_THRESHOLD,
                 f"{name} = {value} is better than stopping_threshold = {self.stopping_threshold:g}.",
@@ -256,11 +256,11 @@ class EarlyStopping(Callback):
                 f"{name} = {value} is worse than divergence_threshold = {self.divergence_threshold:g}.",
             )
         if self.monitor_op(current, float(self.best_score) + self.min_delta):
-            self._improve(current)
+            self._lt_improve(current)
             return EarlyStoppingReason.NOT_STOPPED, ""
         self.wait_count += 1
         if isinstance(self.patience, Duration):
-            waits = self.patience.amount > 0 and multiples(self._now - self._best_at, self.patience) < 1
+            waits = self.patience.amount > 0 and multiples(self._lt_now - self._lt_best_at, self.patience) < 1
         else:
             waits = self.wait_count < self.patience
         if waits:
@@ -271,6 +271,6 @@ class EarlyStopping(Callback):
             f"{name} did not get better by more than {abs(self.min_delta):g} {lately}",
         )
 
-    def _improve(self, current: Tensor) -> None:
-        self.best_score, self._best_at = current, self._now
+    def _lt_improve(self, current: Tensor) -> None:
+        self.best_score, self._lt_best_at = current, self._lt_now
         self.wait_count = 0

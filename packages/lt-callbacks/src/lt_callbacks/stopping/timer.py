@@ -59,38 +59,38 @@ class Timer(Callback):
                 )
             limits.append(timedelta(hours=budget / price_per_hour).total_seconds())
         self._duration = min(limits, default=None)
-        self._price = price_per_hour
+        self._lt_price = price_per_hour
         self._interval = choice("Timer", "interval", interval, ("step", "epoch"))
         self._verbose = verbose
-        self._forget_fit()
-        self._clock: AgreedTime | None = None
+        self._lt_forget_fit()
+        self._lt_clock: AgreedTime | None = None
 
-    def _forget_fit(self) -> None:
-        self._started: dict[str, float] = {}
-        self._ended: dict[str, float] = {}
-        self._before = dict.fromkeys(_STAGES, 0.0)
+    def _lt_forget_fit(self) -> None:
+        self._lt_started: dict[str, float] = {}
+        self._lt_ended: dict[str, float] = {}
+        self._lt_before = dict.fromkeys(_STAGES, 0.0)
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._forget_fit()
+        self._lt_forget_fit()
 
     def explain(self) -> str:
         return "" if self._duration is None else f"ends training after {timedelta(seconds=self._duration)}"
 
     def start_time(self, stage: str = "train") -> float | None:
         """Return when ``stage`` began, in seconds of a clock without an epoch; None where it has not."""
-        return self._started.get(_stage(stage))
+        return self._lt_started.get(_stage(stage))
 
     def end_time(self, stage: str = "train") -> float | None:
         """Return when ``stage`` ended, on the same clock; None where it has not."""
-        return self._ended.get(_stage(stage))
+        return self._lt_ended.get(_stage(stage))
 
     def time_elapsed(self, stage: str = "train") -> float:
         """Return the seconds spent in ``stage``, those before a resume included."""
         stage = _stage(stage)
         start, end = self.start_time(stage), self.end_time(stage)
         if start is None:
-            return self._before[stage]
-        return (monotonic() if end is None else end) - start + self._before[stage]
+            return self._lt_before[stage]
+        return (monotonic() if end is None else end) - start + self._lt_before[stage]
 
     def time_remaining(self, stage: str = "train") -> float | None:
         """Return the seconds left of ``duration``, or None where there is no limit."""
@@ -98,64 +98,64 @@ class Timer(Callback):
 
     def cost(self) -> float | None:
         """Return the cost of training so far, by ``price_per_hour``; None without a price."""
-        return None if self._price is None else self._price * self.time_elapsed() / 3600
+        return None if self._lt_price is None else self._lt_price * self.time_elapsed() / 3600
 
     def state_dict(self) -> dict[str, Any]:
         return {"time_elapsed": {stage: self.time_elapsed(stage) for stage in _STAGES}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._forget_fit()
-        self._before |= {stage: float(seconds) for stage, seconds in state_dict.get("time_elapsed", {}).items()}
+        self._lt_forget_fit()
+        self._lt_before |= {stage: float(seconds) for stage, seconds in state_dict.get("time_elapsed", {}).items()}
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Start the clock; a resumed run whose time is over stops here."""
-        self._start("train")
+        self._lt_start("train")
         left = self.time_remaining()
         if left is not None:
-            self._clock = AgreedTime(trainer.total_batches)
+            self._lt_clock = AgreedTime(trainer.total_batches)
             if left <= 0:
-                self._stop(trainer)
+                self._lt_stop(trainer)
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if self._interval == "step":
-            self._stop_in_time(trainer)
+            self._lt_stop_in_time(trainer)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         if self._interval == "epoch":
-            self._stop_in_time(trainer)
+            self._lt_stop_in_time(trainer)
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._ended["train"] = monotonic()
-        self._clock = None
+        self._lt_ended["train"] = monotonic()
+        self._lt_clock = None
 
     def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._start("sanity_check" if trainer.sanity_checking else "validate")
+        self._lt_start("sanity_check" if trainer.sanity_checking else "validate")
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._ended["sanity_check" if trainer.sanity_checking else "validate"] = monotonic()
+        self._lt_ended["sanity_check" if trainer.sanity_checking else "validate"] = monotonic()
 
     def on_test_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._start("test")
+        self._lt_start("test")
 
     def on_test_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._ended["test"] = monotonic()
+        self._lt_ended["test"] = monotonic()
 
-    def _start(self, stage: str) -> None:
+    def _lt_start(self, stage: str) -> None:
         """Start the clock of ``stage``; earlier time in this process counts too."""
-        self._before[stage] = self.time_elapsed(stage)
-        self._started[stage] = monotonic()
-        self._ended.pop(stage, None)
+        self._lt_before[stage] = self.time_elapsed(stage)
+        self._lt_started[stage] = monotonic()
+        self._lt_ended.pop(stage, None)
 
-    def _stop_in_time(self, trainer: TrainerAPI) -> None:
+    def _lt_stop_in_time(self, trainer: TrainerAPI) -> None:
         left = self.time_remaining()
-        if self._clock is not None and left is not None and self._clock.left(left, trainer) <= 0:
-            self._stop(trainer)
+        if self._lt_clock is not None and left is not None and self._lt_clock.left(left, trainer) <= 0:
+            self._lt_stop(trainer)
 
-    def _stop(self, trainer: TrainerAPI) -> None:
+    def _lt_stop(self, trainer: TrainerAPI) -> None:
         if self._verbose and not trainer.should_stop:
-            spent = "" if self._price is None else f" (at {self._price:g} an hour: {self.cost():.2f})"
+            spent = "" if self._lt_price is None else f" (at {self._lt_price:g} an hour: {self.cost():.2f})"
             trainer.print(f"Training ends: the time of {timedelta(seconds=self._duration or 0)} is over{spent}.")
         trainer.stop(f"Timer: {timedelta(seconds=self._duration or 0)} are over")
 

@@ -309,4 +309,4 @@ class PredictLoop:
         """The indices of all batches of each loader, where a callback writes predictions at the end of the epoch."""
         writer = import_module("lt_callbacks").BasePredictionWriter
         writers = (each for each in self.trainer.callbacks if isinstance(each, writer))
-        return next((list(each._indices) for each in writers if each.interval.on_epoch), [])
+        return next((list(each._lt_indices) for each in writers if each.interval.on_epoch), [])

@@ -31,8 +31,8 @@ class CallbackBase:
     monitors: bool = False
     role: str = ""
     batch_hooks_every: int = 1
-    _logs_as: Any = None  # the module of the present run
-    _fitted_in: str = ""  # the name of the last fit's run
+    _lt_logs_as: Any = None  # the module of the present run
+    _lt_fitted_in: str = ""  # the name of the last fit's run
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -60,21 +60,21 @@ class CallbackBase:
         """Return a short description for ``trainer.explain()``; empty to list the hooks."""
         return ""
 
-    def _log_as(self, module: Any) -> None:
+    def _lt_log_as(self, module: Any) -> None:
         """Log through ``module`` during its run; None: nowhere."""
-        self.__dict__.pop("_logs_as", None)
+        self.__dict__.pop("_lt_logs_as", None)
         if module is not None:
-            self._logs_as = module
+            self._lt_logs_as = module
 
     def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
         """Log as ``LightningModule.log`` does; outside of a run nothing happens."""
-        if self._logs_as is not None:
-            self._logs_as.log(name, value, *args, **kwargs)
+        if self._lt_logs_as is not None:
+            self._lt_logs_as.log(name, value, *args, **kwargs)
 
     def log_dict(self, dictionary: Any, *args: Any, **kwargs: Any) -> None:
         """Log each item of ``dictionary`` as ``LightningModule.log_dict`` does; outside of a run nothing happens."""
-        if self._logs_as is not None:
-            self._logs_as.log_dict(dictionary, *args, **kwargs)
+        if self._lt_logs_as is not None:
+            self._lt_logs_as.log_dict(dictionary, *args, **kwargs)
 
     def on_saved(self, path: str) -> None:
         """A checkpoint that this callback asked for by ``trainer.request_save(path, owner=self)`` is with the writer.

@@ -80,19 +80,19 @@ class TensorBoardLogger(FolderLogger):
     ) -> None:
         require("tensorboard", "TensorBoardLogger", "tensorboard")
         super().__init__(save_dir, name, version, sub_dir, prefix, max_queue, flush_secs)
-        self._wants_graph, self._default_hp_metric = log_graph, default_hp_metric
-        self._purge_step, self._max_queue, self._flush_secs = purge_step, max_queue, flush_secs
-        self._suffix = filename_suffix
-        self._file: LogFile | None = None
-        self._events: list[bytes] = []
-        self._events_since = 0.0
-        self._hparams_due = self._hparams_shown = False
+        self._lt_wants_graph, self._default_hp_metric = log_graph, default_hp_metric
+        self._lt_purge_step, self._lt_max_queue, self._lt_flush_secs = purge_step, max_queue, flush_secs
+        self._lt_suffix = filename_suffix
+        self._lt_file: LogFile | None = None
+        self._lt_events: list[bytes] = []
+        self._lt_events_since = 0.0
+        self._lt_hparams_due = self._lt_hparams_shown = False
         self._experiment: SummaryWriter | None = None
 
     def begin_anew(self) -> None:
         super().begin_anew()
-        self._file = self._experiment = None
-        self._hparams_due = self._hparams_shown = False
+        self._lt_file = self._experiment = None
+        self._lt_hparams_due = self._lt_hparams_shown = False
 
     @property
     def experiment(self) -> SummaryWriter:
@@ -113,13 +113,13 @@ class TensorBoardLogger(FolderLogger):
         self, params: Any = None, metrics: Mapping[str, Any] | None = None, step: float | None = None
     ) -> None:
         super().log_hyperparams(params, metrics, step)
-        self._hparams_due = not self._hparams_shown and (self._default_hp_metric or bool(metrics))
+        self._lt_hparams_due = not self._lt_hparams_shown and (self._default_hp_metric or bool(metrics))
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
         from lt_loggers.tensorboard import events
 
         media = as_media(value)
-        step = max(0, round(self._rows.last_step)) if step is None else round(step)
+        step = max(0, round(self._lt_rows.last_step)) if step is None else round(step)
         record = None if media is None else events.media_event(time(), step, name, media)
         if record is None:
             return False
@@ -130,7 +130,7 @@ class TensorBoardLogger(FolderLogger):
     def log_graph(self, model: nn.Module, input_array: Any = None) -> None:
         """Record the graph of ``model``, where ``log_graph=True`` was asked for; its state and random numbers stay."""
         inputs = getattr(model, "example_input_array", None) if input_array is None else input_array
-        if not self._wants_graph or process_rank():
+        if not self._lt_wants_graph or process_rank():
             return
         if inputs is None:
             warn(
@@ -148,27 +148,27 @@ class TensorBoardLogger(FolderLogger):
         if process_rank():
             return
         unwritten.add(self)
-        self._events_since = self._events_since if self._events else time()
-        self._events.append(record)
-        late = time() >= self._events_since + self._flush_secs
-        if late or len(self._events) >= self._max_queue or sum(map(len, self._events)) >= _LARGE:
+        self._lt_events_since = self._lt_events_since if self._lt_events else time()
+        self._lt_events.append(record)
+        late = time() >= self._lt_events_since + self._lt_flush_secs
+        if late or len(self._lt_events) >= self._lt_max_queue or sum(map(len, self._lt_events)) >= _LARGE:
             self.save()
 
     def finalize(self, status: str) -> None:
         """Write the rest, and the run's status."""
         self.save()
-        if self._hparams_shown and not process_rank():
+        if self._lt_hparams_shown and not process_rank():
             from lt_loggers.tensorboard import events
 
-            self._events.append(events.hparams_end(time(), status))
+            self._lt_events.append(events.hparams_end(time(), status))
             self.save()
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 
-    def _has_more(self) -> bool:
-        return bool(self._events) or self._hparams_due or super()._has_more()
+    def _lt_has_more(self) -> bool:
+        return bool(self._lt_events) or self._lt_hparams_due or super()._lt_has_more()
 
-    def _write(self, rows: list[Row]) -> None:
+    def _lt_write(self, rows: list[Row]) -> None:
         from lt_loggers.tensorboard import events
 
         self.claim_version()
@@ -178,35 +178,35 @@ class TensorBoardLogger(FolderLogger):
                     self.experiment.add_scalar(name, value, rows[0][0])
                 del rows[0]
             self.experiment.flush()
-            if not self._events and not self._hparams_due:
+            if not self._lt_events and not self._lt_hparams_due:
                 return
-        file, content = self._opened(), []
+        file, content = self._lt_opened(), []
         if not file.size:
             content.append(events.file_version(time()))
-            if self._purge_step is not None:
-                content.append(events.session_start(time(), self._purge_step))
-        if self._hparams_due or (content and self._hparams_shown and self.hparams):
+            if self._lt_purge_step is not None:
+                content.append(events.session_start(time(), self._lt_purge_step))
+        if self._lt_hparams_due or (content and self._lt_hparams_shown and self.hparams):
             content.append(events.hparams_start(time(), cells(self.hparams)))
         content += [events.scalars(at, round(step), row) for step, at, row in rows]
-        waiting = self._events[:]
+        waiting = self._lt_events[:]
         file.append(b"".join([*content, *waiting]))
-        self._hparams_shown, self._hparams_due = self._hparams_shown or self._hparams_due, False
-        del self._events[: len(waiting)]
+        self._lt_hparams_shown, self._lt_hparams_due = self._lt_hparams_shown or self._lt_hparams_due, False
+        del self._lt_events[: len(waiting)]
 
-    def _opened(self) -> LogFile:
+    def _lt_opened(self) -> LogFile:
         """Return this run's event file, cut to the size in the checkpoint."""
-        resumed = self._resumed.get("events")
+        resumed = self._lt_resumed.get("events")
         if resumed is not None:
-            self._file = self._continued(resumed["name"], resumed["size"])
-            self._hparams_shown = self._file is not None and resumed["hparams"]
-            self._hparams_due = self._hparams_due and not self._hparams_shown
-        self._resumed = {}
-        if self._file is None or self._file.path.parent != self.files_dir:
+            self._lt_file = self._lt_continued(resumed["name"], resumed["size"])
+            self._lt_hparams_shown = self._lt_file is not None and resumed["hparams"]
+            self._lt_hparams_due = self._lt_hparams_due and not self._lt_hparams_shown
+        self._lt_resumed = {}
+        if self._lt_file is None or self._lt_file.path.parent != self.files_dir:
             who = f"{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
-            self._file = LogFile(self.files_dir / f"events.out.tfevents.{int(time()):010d}.{who}{self._suffix}")
-        return self._file
+            self._lt_file = LogFile(self.files_dir / f"events.out.tfevents.{int(time()):010d}.{who}{self._lt_suffix}")
+        return self._lt_file
 
-    def _continued(self, name: str, size: int) -> LogFile | None:
+    def _lt_continued(self, name: str, size: int) -> LogFile | None:
         file = LogFile(self.files_dir / name)
         if Path(name).name == name and "tfevents" in name and file.size >= size:
             if file.size:
@@ -219,10 +219,10 @@ class TensorBoardLogger(FolderLogger):
         )
         return None
 
-    def _ends(self) -> dict[str, Any]:
-        file = self._opened()
+    def _lt_ends(self) -> dict[str, Any]:
+        file = self._lt_opened()
         file.sync()
-        return {"events": {"name": file.path.name, "size": file.size, "hparams": self._hparams_shown}}
+        return {"events": {"name": file.path.name, "size": file.size, "hparams": self._lt_hparams_shown}}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_experiment": None}

@@ -20,9 +20,9 @@ class CallbackStates(Owner):
     def begin_fit(self, run: str, *, resumes: bool) -> None:
         """Have those begin anew that served another run, or whose state a checkpoint holds."""
         for callback in self._callbacks:
-            if callback._fitted_in and (resumes or callback._fitted_in != run):
+            if callback._lt_fitted_in and (resumes or callback._lt_fitted_in != run):
                 callback.begin_anew(self._trainer)
-            callback._fitted_in = run
+            callback._lt_fitted_in = run
 
     def states(self, unsaved: Unsaved) -> StateDict:
         """Return the state of each callback that has one, by its key."""

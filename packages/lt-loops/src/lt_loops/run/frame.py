@@ -168,8 +168,8 @@ class Run:
             self._trainer_of_data = self._trainer_of_data or getattr(data, "trainer", None)
             data.trainer = self.trainer
         for callback in self.callbacks:
-            self._logged_as.setdefault(id(callback), (callback, callback._logs_as))
-            callback._log_as(self.module)
+            self._logged_as.setdefault(id(callback), (callback, callback._lt_logs_as))
+            callback._lt_log_as(self.module)
 
     def detach(self) -> None:
         """Have nothing log into this run any more; give all back to the run around this one."""
@@ -180,7 +180,7 @@ class Run:
         if self._trainer_of_data is not None and self._trainer_of_data.stage is not None:
             self.job.datamodule.trainer = self._trainer_of_data  # type: ignore[union-attr]
         for callback, module in self._logged_as.values():
-            callback._log_as(module)
+            callback._lt_log_as(module)
         self._attached, self._trainer_of_data, self._logged_as = {}, None, {}
 
     @property

@@ -69,14 +69,14 @@ class Log(Owner):
     def begin_fit(self, run: str) -> None:
         """Have loggers begin anew that served another fit; one in whose middle this begins keeps its own."""
         for logger in self._all:
-            if not logger._in_fit and logger._fitted_in not in ("", run):
+            if not logger._lt_in_fit and logger._lt_fitted_in not in ("", run):
                 self.guarded(logger, logger.begin_anew)
-            if not logger._in_fit:
-                logger._fitted_in, logger._in_fit = run, True
+            if not logger._lt_in_fit:
+                logger._lt_fitted_in, logger._lt_in_fit = run, True
 
     def end_fit(self, run: str) -> None:
         for logger in self._all:
-            logger._in_fit = logger._in_fit and logger._fitted_in != run
+            logger._lt_in_fit = logger._lt_in_fit and logger._lt_fitted_in != run
             if lost := len(self._kept.get(id(logger), "")):
                 warn(f"{type(logger).__name__} did not take {lost} rows, and they are lost.", code="LT562")
 

@@ -23,13 +23,13 @@ def take_over(run: Run, result: RunResult) -> None:
         if state := result.callbacks.get(callback.state_key):
             callback.load_state_dict(state)
         if run.stage == "fit":
-            callback._fitted_in = run.origin.header.run
+            callback._lt_fitted_in = run.origin.header.run
         callback.take_over(run.trainer)
     run.open_log()  # it never began here, so it has none yet
     for logger, state in zip(run.loggers, result.loggers, strict=False):
         run.log.guarded(logger, logger.load_state_dict, state)
         if run.stage == "fit":
-            logger._fitted_in = run.origin.header.run
+            logger._lt_fitted_in = run.origin.header.run
 
 
 def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:

@@ -30,42 +30,42 @@ class DeviceStatsMonitor(Callback):
     @checks_arguments
     def __init__(self, cpu_stats: bool | None = None) -> None:
         self._cpu_stats = cpu_stats
-        self._reads_cpu = False
-        self._at_start, self._at_end = LoggedSteps(), LoggedSteps()
-        self._evaluated = EvaluationAxis()
+        self._lt_reads_cpu = False
+        self._lt_at_start, self._lt_at_end = LoggedSteps(), LoggedSteps()
+        self._lt_evaluated = EvaluationAxis()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"validated": self._evaluated.in_fit}
+        return {"validated": self._lt_evaluated.in_fit}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._evaluated.in_fit = int(state_dict["validated"])
+        self._lt_evaluated.in_fit = int(state_dict["validated"])
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._evaluated = EvaluationAxis()
+        self._lt_evaluated = EvaluationAxis()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._evaluated.begin()
+        self._lt_evaluated.begin()
         if stage not in ("fit", "validate", "test"):
             return
         require_logger("DeviceStatsMonitor", trainer)
         on_cpu = trainer.accelerator.device_type == "cpu"
-        self._reads_cpu = on_cpu if self._cpu_stats is None else self._cpu_stats
-        if self._reads_cpu:
+        self._lt_reads_cpu = on_cpu if self._cpu_stats is None else self._cpu_stats
+        if self._lt_reads_cpu:
             who, instead = "DeviceStatsMonitor, which reads the CPU,", ", or take cpu_stats=False."
             require_package(who, "psutil", "lt-profilers[psutil]", instead)
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._at_start, self._at_end = LoggedSteps(), LoggedSteps()
+        self._lt_at_start, self._lt_at_end = LoggedSteps(), LoggedSteps()
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        if self._at_start.is_due(trainer, coming=True):
-            self._send(trainer, "on_train_batch_start", trainer.global_step)
+        if self._lt_at_start.is_due(trainer, coming=True):
+            self._lt_send(trainer, "on_train_batch_start", trainer.global_step)
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self._at_end.is_due(trainer):
-            self._send(trainer, "on_train_batch_end", None)
+        if self._lt_at_end.is_due(trainer):
+            self._lt_send(trainer, "on_train_batch_end", None)
 
     def on_validation_batch_end(
         self,
@@ -78,16 +78,16 @@ class DeviceStatsMonitor(Callback):
     ) -> None:
         if trainer.sanity_checking:
             return
-        number = self._evaluated.next(trainer)
+        number = self._lt_evaluated.next(trainer)
         if in_evaluation(trainer, batch_idx + 1):
             phase = "test" if trainer.testing else "validation"
-            self._send(trainer, f"on_{phase}_batch_end", number)
+            self._lt_send(trainer, f"on_{phase}_batch_end", number)
 
     on_test_batch_end = on_validation_batch_end
 
-    def _send(self, trainer: TrainerAPI, hook: str, step: int | None) -> None:
+    def _lt_send(self, trainer: TrainerAPI, hook: str, step: int | None) -> None:
         stats = dict(trainer.accelerator.stats(trainer.strategy.device))
-        if self._reads_cpu:
+        if self._lt_reads_cpu:
             stats |= _cpu_stats()
         prefix = f"{type(self).__qualname__}.{hook}"
         trainer.log_metrics({f"{prefix}/{name}": value for name, value in stats.items()}, step)

@@ -51,7 +51,7 @@ class MemorySnapshot(Callback):
         self.stop_step = stop_step
         self.max_entries = whole("MemorySnapshot", "max_entries", max_entries, 1)
         self.paths: list[str] = []
-        self._recording = self._done = False
+        self._lt_recording = self._lt_done = False
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
         self.paths = []
@@ -66,31 +66,31 @@ class MemorySnapshot(Callback):
             )
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        if not self._recording and not self._done and trainer.global_step >= self.start_step:
+        if not self._lt_recording and not self._lt_done and trainer.global_step >= self.start_step:
             torch.cuda.memory._record_memory_history(max_entries=self.max_entries)
-            self._recording = True
+            self._lt_recording = True
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self._recording and self.stop_step is not None and trainer.global_step >= self.stop_step:
-            self._write(trainer, "steps")
+        if self._lt_recording and self.stop_step is not None and trainer.global_step >= self.stop_step:
+            self._lt_write(trainer, "steps")
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Write the snapshot where no step said so before."""
-        if self._recording:
-            self._write(trainer, "steps")
+        if self._lt_recording:
+            self._lt_write(trainer, "steps")
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        if self._recording:
-            self._write(trainer, "out_of_memory" if isinstance(exception, torch.OutOfMemoryError) else "exception")
+        if self._lt_recording:
+            self._lt_write(trainer, "out_of_memory" if isinstance(exception, torch.OutOfMemoryError) else "exception")
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        if self._recording:
+        if self._lt_recording:
             torch.cuda.memory._record_memory_history(enabled=None)
-        self._recording = self._done = False
+        self._lt_recording = self._lt_done = False
 
-    def _write(self, trainer: TrainerAPI, why: str) -> None:
+    def _lt_write(self, trainer: TrainerAPI, why: str) -> None:
         folder = Path(self.dirpath) if self.dirpath is not None else Path(trainer.log_dir or ".") / "memory"
         path = folder / f"rank{trainer.global_rank}-step{trainer.global_step}-{why}.pickle"
         with recording(str(path)):
@@ -99,4 +99,4 @@ class MemorySnapshot(Callback):
             self.paths.append(str(path))
             trainer.print(f"Memory snapshot: {path} (open it at https://pytorch.org/memory_viz)")
         torch.cuda.memory._record_memory_history(enabled=None)
-        self._recording, self._done = False, True
+        self._lt_recording, self._lt_done = False, True

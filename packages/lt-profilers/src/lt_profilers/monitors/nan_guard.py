@@ -51,26 +51,26 @@ class NaNGuard(Callback):
         self.gradients = gradients
         self.action = choice("NaNGuard", "action", action, ("raise", "stop", "warn"))
         self.first_step: int | None = None
-        self._first: Tensor | None = None
-        self._checked = 0
-        self._reported = False
+        self._lt_first: Tensor | None = None
+        self._lt_checked = 0
+        self._lt_reported = False
 
     def state_dict(self) -> dict[str, Any]:
-        return {"first_step": self.first_step, "told": self._reported}
+        return {"first_step": self.first_step, "told": self._lt_reported}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.first_step, self._reported = state_dict["first_step"], bool(state_dict["told"])
+        self.first_step, self._lt_reported = state_dict["first_step"], bool(state_dict["told"])
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self.first_step, self._reported = None, False
+        self.first_step, self._lt_reported = None, False
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._first = torch.full((), _NEVER, dtype=torch.int64, device=trainer.strategy.device)
-        self._checked = trainer.global_step
+        self._lt_first = torch.full((), _NEVER, dtype=torch.int64, device=trainer.strategy.device)
+        self._lt_checked = trainer.global_step
 
     def on_before_backward(self, trainer: TrainerAPI, pl_module: LightningModule, loss: Tensor) -> None:
         """Leave a flag for the loss."""
-        self._note(trainer.global_step, torch.isfinite(loss.detach()).all())
+        self._lt_note(trainer.global_step, torch.isfinite(loss.detach()).all())
 
     def on_before_optimizer_step(self, trainer: TrainerAPI, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Leave a flag for the gradients, unscaled and not clipped."""
@@ -79,31 +79,31 @@ class NaNGuard(Callback):
         grads = [_values(p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if grads:
             norms = torch.stack([norm.to(grads[0].device) for norm in torch._foreach_norm(grads)])
-            self._note(trainer.global_step, torch.isfinite(norms).all())
+            self._lt_note(trainer.global_step, torch.isfinite(norms).all())
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Check the flag every few steps: reading it waits for the device."""
-        if trainer.global_step - self._checked >= self.every_n_steps:
-            self._check(trainer, pl_module)
+        if trainer.global_step - self._lt_checked >= self.every_n_steps:
+            self._lt_check(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._check(trainer, pl_module)
+        self._lt_check(trainer, pl_module)
 
-    def _note(self, step: int, finite: Tensor) -> None:
-        if self._first is not None:
-            bad_here = torch.where(finite.to(self._first.device), _NEVER, step)
-            self._first = torch.minimum(self._first, bad_here)
+    def _lt_note(self, step: int, finite: Tensor) -> None:
+        if self._lt_first is not None:
+            bad_here = torch.where(finite.to(self._lt_first.device), _NEVER, step)
+            self._lt_first = torch.minimum(self._lt_first, bad_here)
 
-    def _check(self, trainer: TrainerAPI, module: LightningModule) -> None:
-        self._checked = trainer.global_step
-        if self._first is None or self._reported:
+    def _lt_check(self, trainer: TrainerAPI, module: LightningModule) -> None:
+        self._lt_checked = trainer.global_step
+        if self._lt_first is None or self._lt_reported:
             return
-        first = int(trainer.strategy.all_reduce(self._first, "min"))
+        first = int(trainer.strategy.all_reduce(self._lt_first, "min"))
         if first == _NEVER:
             return
-        self.first_step, self._reported = first, True
+        self.first_step, self._lt_reported = first, True
         message = (
             f"The loss{' or a gradient' if self.gradients else ''} was not finite at optimizer step {self.first_step} "
             f"(epoch {trainer.current_epoch}). {_culprits(module)} Try a lower learning rate, gradient clipping, or "

@@ -62,47 +62,47 @@ class SlowRankMonitor(Callback):
     def __init__(self, every_n_batches: int = 100, ratio: float = 1.5) -> None:
         self.every_n_batches = whole("SlowRankMonitor", "every_n_batches", every_n_batches, 2)
         self.ratio = number("SlowRankMonitor", "ratio", ratio, 1.0)
-        self._ended: float | None = None
-        self._forget_fit()
+        self._lt_ended: float | None = None
+        self._lt_forget_fit()
 
-    def _forget_fit(self) -> None:
+    def _lt_forget_fit(self) -> None:
         self.times: list[RankTimes] = []
-        self._began: Any = None
-        self._loading: list[float] = []
-        self._forward: list[tuple[Any, Any]] = []
+        self._lt_began: Any = None
+        self._lt_loading: list[float] = []
+        self._lt_forward: list[tuple[Any, Any]] = []
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._forget_fit()
+        self._lt_forget_fit()
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Begin anew: workers start, and the time since the last batch was not spent loading."""
-        self._ended = None
+        self._lt_ended = None
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        if self._ended is not None:
-            self._loading.append(perf_counter() - self._ended)
-        self._began = _mark(trainer.strategy.device)
+        if self._lt_ended is not None:
+            self._lt_loading.append(perf_counter() - self._lt_ended)
+        self._lt_began = _mark(trainer.strategy.device)
 
     def on_before_backward(self, trainer: TrainerAPI, pl_module: LightningModule, loss: Tensor) -> None:
         """Note that the forward is done; of several a batch the first one's."""
-        if self._began is not None:
-            self._forward.append((self._began, _mark(trainer.strategy.device)))
-            self._began = None
+        if self._lt_began is not None:
+            self._lt_forward.append((self._lt_began, _mark(trainer.strategy.device)))
+            self._lt_began = None
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if trainer.total_batches % self.every_n_batches == 0:
-            self._compare(trainer)
-        self._ended = perf_counter()
+            self._lt_compare(trainer)
+        self._lt_ended = perf_counter()
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._ended = None
+        self._lt_ended = None
 
-    def _compare(self, trainer: TrainerAPI) -> None:
-        forward = [_seconds(*marks) for marks in self._forward]
-        mine = RankTimes(trainer.global_rank, socket.gethostname(), _median(self._loading), _median(forward))
-        self._loading, self._forward = [], []
+    def _lt_compare(self, trainer: TrainerAPI) -> None:
+        forward = [_seconds(*marks) for marks in self._lt_forward]
+        mine = RankTimes(trainer.global_rank, socket.gethostname(), _median(self._lt_loading), _median(forward))
+        self._lt_loading, self._lt_forward = [], []
         self.times = trainer.strategy.gather_objects(mine)
         slowest = max(self.times, key=lambda times: times.seconds)
         usual = _median([times.seconds for times in self.times if times is not slowest])

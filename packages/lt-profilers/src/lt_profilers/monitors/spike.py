@@ -79,18 +79,18 @@ class SpikeDetection(Callback):
         self.exclude_batches_path = exclude_batches_path
         self.finite_only = finite_only
         self.bad_batches: list[int] = []
-        self._losses: deque[float] = deque(maxlen=window)
+        self._lt_losses: deque[float] = deque(maxlen=window)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"losses": list(self._losses), "bad_batches": list(self.bad_batches)}
+        return {"losses": list(self._lt_losses), "bad_batches": list(self.bad_batches)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._losses = deque(state_dict["losses"], maxlen=self.window)
+        self._lt_losses = deque(state_dict["losses"], maxlen=self.window)
         self.bad_batches = list(state_dict["bad_batches"])
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
         self.bad_batches = []
-        self._losses.clear()
+        self._lt_losses.clear()
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -99,24 +99,24 @@ class SpikeDetection(Callback):
         loss = float(tensor.detach()) if tensor is not None else None
         spike = loss is not None and batch_idx >= self.warmup and self._is_spike(loss)
         if on_any_rank(trainer, spike):
-            self._write_down(trainer, batch_idx)
+            self._lt_write_down(trainer, batch_idx)
             raise TrainingSpikeException(
                 f"The loss jumped at batch {batch_idx} of epoch {trainer.current_epoch}"
-                + (f": {loss:.5g} after a mean of {self._mean():.5g}." if spike else " on another rank.")
-                + f" Batches to leave out are in {self._path(trainer)}.",
+                + (f": {loss:.5g} after a mean of {self._lt_mean():.5g}." if spike else " on another rank.")
+                + f" Batches to leave out are in {self._lt_path(trainer)}.",
                 batch_idx,
                 code="LT352",
             )
         if loss is not None and math.isfinite(loss):
-            self._losses.append(loss)
+            self._lt_losses.append(loss)
 
-    def _mean(self) -> float:
-        return sum(self._losses) / len(self._losses) if self._losses else math.nan
+    def _lt_mean(self) -> float:
+        return sum(self._lt_losses) / len(self._lt_losses) if self._lt_losses else math.nan
 
     def _is_spike(self, loss: float) -> bool:
         if not math.isfinite(loss):
             return self.finite_only
-        mean = self._mean()
+        mean = self._lt_mean()
         worse = loss > mean if self.mode == "min" else loss < mean
         if math.isnan(mean) or not worse:
             return False
@@ -124,15 +124,15 @@ class SpikeDetection(Callback):
         far = self.atol is not None and distance >= self.atol
         return far or (self.rtol is not None and distance >= abs(self.rtol * mean))
 
-    def _write_down(self, trainer: TrainerAPI, batch_idx: int) -> None:
+    def _lt_write_down(self, trainer: TrainerAPI, batch_idx: int) -> None:
         self.bad_batches += [number for number in (batch_idx - 1, batch_idx) if number >= 0]
         if trainer.is_global_zero:
-            path = self._path(trainer)
+            path = self._lt_path(trainer)
             with recording(str(path)):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(self.bad_batches, indent=4), encoding="utf-8")
 
-    def _path(self, trainer: TrainerAPI) -> Path:
+    def _lt_path(self, trainer: TrainerAPI) -> Path:
         given = self.exclude_batches_path
         path = Path(trainer.default_root_dir if given is None else given)
         return path if path.suffix == ".json" else path / "skip_batches.json"

@@ -89,62 +89,62 @@ class ThroughputMonitor(Callback):
         self.available_flops = available_flops
         self.separator = separator
         self.measure_flops = measure_flops
-        self._meters: dict[str, _Meter] = {}
-        self._counter: FlopCounterMode | None = None
-        self._flops_per_batch: float | None = None
-        self._left = 0.0
-        self._logged = LoggedSteps()
-        self._evaluated = EvaluationAxis()
-        self._found_flops: float | None = None  # of the chip
+        self._lt_meters: dict[str, _Meter] = {}
+        self._lt_counter: FlopCounterMode | None = None
+        self._lt_flops_per_batch: float | None = None
+        self._lt_left = 0.0
+        self._lt_logged = LoggedSteps()
+        self._lt_evaluated = EvaluationAxis()
+        self._lt_found_flops: float | None = None  # of the chip
 
     def state_dict(self) -> dict[str, Any]:
-        return {"validated": self._evaluated.in_fit}
+        return {"validated": self._lt_evaluated.in_fit}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._evaluated.in_fit = int(state_dict["validated"])
+        self._lt_evaluated.in_fit = int(state_dict["validated"])
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._evaluated = EvaluationAxis()
+        self._lt_evaluated = EvaluationAxis()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Check that there is a logger, and look up the chip's peak."""
         require_logger("ThroughputMonitor", trainer)
-        self._evaluated.begin()
-        if self.available_flops == self._found_flops:  # not the user's
-            self.available_flops = self._found_flops = flops_of_chip(
+        self._lt_evaluated.begin()
+        if self.available_flops == self._lt_found_flops:  # not the user's
+            self.available_flops = self._lt_found_flops = flops_of_chip(
                 trainer.strategy.device, trainer.precision_plugin.name
             )
         given = getattr(pl_module, "flops_per_batch", None)
-        self._flops_per_batch = float(given() if callable(given) else given) if given is not None else None
+        self._lt_flops_per_batch = float(given() if callable(given) else given) if given is not None else None
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._logged = LoggedSteps()
-        self._begin(trainer, "train")
+        self._lt_logged = LoggedSteps()
+        self._lt_begin(trainer, "train")
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        if self.measure_flops and self._flops_per_batch is None:
-            self._counter = FlopCounterMode(display=False)
-            self._counter.__enter__()  # type: ignore[no-untyped-call]
+        if self.measure_flops and self._lt_flops_per_batch is None:
+            self._lt_counter = FlopCounterMode(display=False)
+            self._lt_counter.__enter__()  # type: ignore[no-untyped-call]
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._end_counting()
-        self._count("train", batch)
-        if self._logged.is_due(trainer):
-            self._send(trainer, "train")
+        self._lt_end_counting()
+        self._lt_count("train", batch)
+        if self._lt_logged.is_due(trainer):
+            self._lt_send(trainer, "train")
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        self._end_counting()
+        self._lt_end_counting()
 
     # ---- evaluation --------------------------------------------------------------------------------------------------
 
     def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Begin to count; training time stands still."""
-        self._left = perf_counter()
-        self._begin(trainer, "validate")
+        self._lt_left = perf_counter()
+        self._lt_begin(trainer, "validate")
 
     def on_validation_batch_end(
         self,
@@ -158,57 +158,57 @@ class ThroughputMonitor(Callback):
         if trainer.sanity_checking:
             return
         stage = "test" if trainer.testing else "predict" if trainer.predicting else "validate"
-        self._count(stage, batch)
-        number = self._evaluated.next(trainer)
-        if in_evaluation(trainer, self._meters[stage].batches):
-            self._send(trainer, stage, number)
+        self._lt_count(stage, batch)
+        number = self._lt_evaluated.next(trainer)
+        if in_evaluation(trainer, self._lt_meters[stage].batches):
+            self._lt_send(trainer, stage, number)
 
     on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Let training time go on."""
-        training = self._meters.get("train")
+        training = self._lt_meters.get("train")
         if training is not None:
-            training.began += perf_counter() - self._left
+            training.began += perf_counter() - self._lt_left
 
     def on_test_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._begin(trainer, "test")
+        self._lt_begin(trainer, "test")
 
     def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        self._begin(trainer, "predict")
+        self._lt_begin(trainer, "predict")
 
     # ---- counting ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, trainer: TrainerAPI, stage: str) -> None:
+    def _lt_begin(self, trainer: TrainerAPI, stage: str) -> None:
         _wait_for(trainer.strategy.device)
-        self._meters[stage] = _Meter(self.window_size)
+        self._lt_meters[stage] = _Meter(self.window_size)
 
-    def _count(self, stage: str, batch: Any) -> None:
-        meter = self._meters[stage]
+    def _lt_count(self, stage: str, batch: Any) -> None:
+        meter = self._lt_meters[stage]
         meter.batches += 1
         meter.samples += self.batch_size_fn(batch)
         if self.length_fn is not None:
             meter.lengths += self.length_fn(batch)
 
-    def _end_counting(self) -> None:
-        if self._counter is not None:
-            self._counter.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            self._flops_per_batch = float(self._counter.get_total_flops())
-            self._counter = None
+    def _lt_end_counting(self) -> None:
+        if self._lt_counter is not None:
+            self._lt_counter.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._lt_flops_per_batch = float(self._lt_counter.get_total_flops())
+            self._lt_counter = None
 
-    def _send(self, trainer: TrainerAPI, stage: str, step: int | None = None) -> None:
+    def _lt_send(self, trainer: TrainerAPI, stage: str, step: int | None = None) -> None:
         _wait_for(trainer.strategy.device)
-        before, now = self._meters[stage].read()
+        before, now = self._lt_meters[stage].read()
         values: dict[str, float] = {"time": now.seconds, "batches": now.batches, "samples": now.samples}
         if self.length_fn is not None:
             values["lengths"] = now.lengths
-        rates = self._rates(before, now, trains=stage == "train")
+        rates = self._lt_rates(before, now, trains=stage == "train")
         values |= {f"device{self.separator}{name}": rate for name, rate in rates.items()}
         if trainer.world_size > 1:
             values |= {name: rate * trainer.world_size for name, rate in rates.items() if name != "mfu"}
         trainer.log_metrics({f"{stage}{self.separator}{name}": value for name, value in values.items()}, step)
 
-    def _rates(self, before: _Reading, now: _Reading, trains: bool) -> dict[str, float]:
+    def _lt_rates(self, before: _Reading, now: _Reading, trains: bool) -> dict[str, float]:
         seconds = max(now.seconds - before.seconds, 1e-9)
         rates = {
             "batches_per_sec": (now.batches - before.batches) / seconds,
@@ -216,8 +216,8 @@ class ThroughputMonitor(Callback):
         }
         if self.length_fn is not None:
             rates["items_per_sec"] = (now.lengths - before.lengths) / seconds
-        if trains and self._flops_per_batch is not None:
-            rates["flops_per_sec"] = rates["batches_per_sec"] * self._flops_per_batch
+        if trains and self._lt_flops_per_batch is not None:
+            rates["flops_per_sec"] = rates["batches_per_sec"] * self._lt_flops_per_batch
             if self.available_flops:
                 rates["mfu"] = rates["flops_per_sec"] / self.available_flops
         return rates
