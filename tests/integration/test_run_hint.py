@@ -61,7 +61,7 @@ def test_the_command_runs_as_it_stands_where_uv_started_the_script(fit, capsys, 
 def test_the_command_runs_as_it_stands_where_lt_is_not_on_the_path(fit, capsys, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     fit(CSVLogger(".", name="runs"))
-    assert capsys.readouterr().out.endswith(f"Metrics: {sys.executable} -m lt_cli.main plot runs/version_0\n")
+    assert capsys.readouterr().out.endswith(f"Metrics: {sys.executable} -m lt plot runs/version_0\n")
 
 
 @pytest.mark.parametrize("settings", [{"enable_progress_bar": False}, {"fast_dev_run": True}])
@@ -84,3 +84,9 @@ def test_the_first_of_several_loggers_that_left_files_is_named(fit, capsys):
 def test_the_end_of_a_fit_does_not_import_the_command_line_s_libraries():
     code = "import lt_cli.runs.metrics, sys; print({'yaml', 'jsonargparse', 'rich'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_the_hint_runs_as_it_is_printed_where_lt_is_not_on_the_path(tmp_path):
+    command = [sys.executable, "-m", "lt", "plot", "nothing-here"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "nothing-here" in done.stderr) == (2, True), done.stderr

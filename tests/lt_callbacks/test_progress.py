@@ -19,7 +19,7 @@ from lt_callbacks import ProgressBar, RichProgressBar, TQDMProgressBar
 from lt_callbacks.progress.best import BestValues
 from lt_callbacks.progress.history import History
 from lt_callbacks.progress.lines import LineDisplay
-from lt_callbacks.progress.phase import Phase, fit_metrics, format_metrics, format_seconds
+from lt_callbacks.progress.phase import Phase, fit_metrics, format_metrics, format_seconds, format_value
 from lt_callbacks.progress.progress_bar import is_live
 from lt_core.errors import ConfigError
 from lt_core.logger import Logger
@@ -231,6 +231,42 @@ def test_rows_of_many_metrics_fit_the_terminal_and_stand_below_their_names(room)
     again = table.add(phase, dict.fromkeys(names, 0.25), room)
     assert len(again) == len(row)  # no heading again
     assert row.count("0.500") == 8 if room > 60 else f"+{8 - row.count('0.500')}" in heading[-1]
+
+
+@pytest.mark.parametrize("monitor", ["val_auc", "val_loss", None])
+def test_what_is_monitored_comes_first_in_rows_and_beside_the_bar_and_a_validation_loss_next(monitor):
+    callback = types.SimpleNamespace(monitor=monitor, mode="max", best_model_score=None)
+    bar, trainer = RichProgressBar(), make_trainer(callbacks=[callback])
+    bar.setup(trainer, trainer.lightning_module, "fit")
+    bar.on_train_start(trainer, trainer.lightning_module)
+    names = [*(f"train_{number}" for number in range(5)), "val_auc", "val_f1", "val_loss"]
+    trainer.progress_bar_metrics = dict.fromkeys(names, 1.0)
+    first = [name for name in (monitor, "val_loss") if name]
+    if monitor:
+        assert [next(iter(found)) for found in (bar._lt_metrics(), bar._lt_epoch_metrics(), bar._lt_metrics())] == [
+            monitor
+        ] * 3
+    assert list(bar._lt_epoch_metrics()) == list(dict.fromkeys([*first, *names]))
+
+
+def test_the_heading_stands_once_over_eight_metrics_that_fall_by_orders_of_magnitude_in_80_columns():
+    table, phase = Table(), Phase(kind="train", description="Epoch 0/9")
+    names = [f"train_metric_{number}" for number in range(7)]
+    first, *rows = [
+        table.add(phase, {"val_loss": f"{format_value(value)}*", **dict.fromkeys(names, value)}, 80)
+        for value in (0.5, 0.02, 3e-3, 4.2e-4, 5e-7)
+    ]
+    assert "val_loss" in first
+    assert [len(row.splitlines()) for row in rows] == [1, 1, 1, 1]
+    assert "4.20e-04*" in rows[2]
+    assert max(len(line) for text in (first, *rows) for line in text.splitlines()) <= 80
+
+
+def test_a_metric_that_comes_later_stands_in_the_order_of_its_row():
+    table, phase = Table(), Phase(kind="train", description="Epoch 0/9")
+    table.add(phase, {"train_loss": 0.5}, 80)
+    later = table.add(phase, {"val_loss": 0.4, "train_loss": 0.3}, 80)
+    assert re.findall(r"\w+_loss", later) == ["val_loss", "train_loss"]
 
 
 def test_a_number_that_is_wider_than_its_column_has_the_heading_said_again():

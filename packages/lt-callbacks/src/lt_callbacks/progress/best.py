@@ -32,6 +32,10 @@ class BestValues:
                 if score is not None:
                     self._lt_best[monitor] = float(score)
 
+    def rank(self, name: str) -> int:
+        """Return 0 for a metric that is monitored, 1 for a loss or an accuracy of validation, 2 for any other."""
+        return 0 if name in self._modes else 2 - bool(_mode_by_name(name))
+
     def marked(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metrics, the best values so far as text with a mark."""
         shown = dict(metrics)

@@ -13,6 +13,7 @@ BEST = "*"
 
 _AGAIN = 30  # rows after which the heading is repeated
 _NARROW, _CALM = 5, 8  # columns of a short number, and of any
+_FULL = _CALM + len(BEST)
 
 
 class _Head(NamedTuple):
@@ -54,12 +55,19 @@ class History:
         }
         for name, value in metrics.items():
             text = format_value(value)
-            cells[_Head(name)] = text if text.endswith(BEST) else f"{text} "
+            text = text if text.endswith(BEST) else f"{text} "
+            if 0 < self._holds(_Head(name)) < len(text) and isinstance(value, float):
+                text = f"{value:.0e} "  # a number that becomes small or large does not begin the table anew
+            cells[_Head(name)] = text
         wider = {head: len(text) for head, text in cells.items() if len(text) > self._holds(head)}
         lines: list[str] = []
         if wider or room != self._room or self._rows >= _AGAIN:
             first = not self._widths
-            self._widths |= wider
+            # the best value is marked: room for each value that may come
+            widths = self._widths | {
+                head: max(width, _FULL * cells[head].endswith(BEST)) for head, width in wider.items()
+            }
+            self._widths = {head: widths[head] for head in [*cells, *widths]}
             self._room, self._rows = room, 0
             self._columns = _layout(self._widths, room)
             lines = [""] * first + self._heading()

@@ -363,9 +363,10 @@ class ProgressBar(Callback):
         phase.advance(done, now, phase.units + weighed if tokens else samples or None)
 
     def _lt_metrics(self) -> dict[str, int | str | float]:
-        """Return the metrics beside the bar, recently changed ones first; not the version."""
-        shown = self._lt_folded("_step", "_epoch")
-        return dict(sorted(shown.items(), key=lambda item: self._lt_shown_before.get(item[0]) == item[1]))
+        """Return the metrics beside the bar: monitored ones, then those that changed lately; not the version."""
+        rank, before = self._lt_best.rank, self._lt_shown_before
+        shown = self._lt_folded("_step", "_epoch").items()
+        return dict(sorted(shown, key=lambda item: (rank(item[0]) > 0, before.get(item[0]) == item[1])))
 
     def _lt_epoch_metrics(self) -> dict[str, int | str | float]:
         """Return the metrics for the line of an epoch, the best values marked."""
@@ -373,7 +374,7 @@ class ProgressBar(Callback):
         return self._lt_best.marked(self._lt_folded("_epoch", "_step"))
 
     def _lt_folded(self, wanted: str, other: str) -> dict[str, int | str | float]:
-        """Return the metrics; of a value logged by step and by epoch the wanted one, under its plain name."""
+        """Return the metrics by rank; of a value logged by step and by epoch the wanted one, under its plain name."""
         assert self._lt_module is not None
         given = self.get_metrics(self.trainer, self._lt_module)
         logged = self.trainer.callback_metrics if any(name.endswith((wanted, other)) for name in given) else {}
@@ -384,7 +385,7 @@ class ProgressBar(Callback):
                 base = name
             shown.setdefault(base, given.get(base + wanted, value))
         shown.pop("v_num", None)
-        return shown
+        return dict(sorted(shown.items(), key=lambda item: self._lt_best.rank(item[0])))
 
     def _lt_close(self) -> None:
         if self._lt_display is not None:

@@ -11,6 +11,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -268,4 +269,5 @@ def _lt() -> str:
     """Return the command for ``lt``: a script that ``uv run`` started has it on its path, the shell has not."""
     if "UV_RUN_RECURSION_DEPTH" in os.environ:
         return "uv run lt"
-    return "lt" if shutil.which("lt") else f"{shlex.quote(sys.executable)} -m lt_cli.main"
+    module = "lt" if find_spec("lt") else "lt_cli.main"
+    return "lt" if shutil.which("lt") else f"{shlex.quote(sys.executable)} -m {module}"
