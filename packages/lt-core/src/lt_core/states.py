@@ -16,12 +16,18 @@ class Stage(StrEnum):
         short: as arguments and loaders have it: ``"val"`` in ``val_dataloader``, ``limit_val_batches``.
         hook: as hooks have it: ``"validation"`` in ``on_validation_start``.
         noun: as sentences have it: ``"training"``, ``"validation"``, ``"test"``, ``"prediction"``.
+        step: the module's method that it calls for each batch.
+        loader: the hook that returns its loaders.
+        limit: the Trainer's argument that limits its batches.
     """
 
     run: str
     short: str
     hook: str
     noun: str
+    step: str
+    loader: str
+    limit: str
 
     TRAIN = "train", "fit", "train", "train", "training"
     VALIDATE = "validate", "validate", "val", "validation", "validation"
@@ -33,27 +39,14 @@ class Stage(StrEnum):
         # without it Enum would compute the value by str() of all five words, which is a TypeError
         member._value_ = value
         member.run, member.short, member.hook, member.noun = run, short, hook, noun
+        member.step = f"{noun if value == 'train' else hook}_step"
+        member.loader, member.limit = f"{short}_dataloader", f"limit_{short}_batches"
         return member
 
     @classmethod
     def _missing_(cls, value: object) -> Stage | None:
         """Find a member by any of its words: ``Stage("fit")``, ``Stage("val")``, ``Stage("validation")``."""
         return next((stage for stage in cls if value in (stage.run, stage.short, stage.hook, stage.noun)), None)
-
-    @property
-    def step(self) -> str:
-        """The module's method that it calls for each batch."""
-        return f"{'training' if self is Stage.TRAIN else self.hook}_step"
-
-    @property
-    def loader(self) -> str:
-        """The hook that returns its loaders."""
-        return f"{self.short}_dataloader"
-
-    @property
-    def limit(self) -> str:
-        """The Trainer's argument that limits its batches."""
-        return f"limit_{self.short}_batches"
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ from lt_loops.checkpoint.choice import WRITERS, agreed_choice
 from lt_loops.checkpoint.reading import place_of_others, read_checkpoint
 from lt_loops.report import announcements
 from lt_loops.run.checkpoint import restore
+from lt_loops.run.data import TrainingData
 from lt_loops.run.frame import Run
 from lt_loops.run.lock import RunLock
 from lt_loops.setup.hooks import BoundHook, adapted, check_hooks, check_takes_index, defines
@@ -34,14 +35,15 @@ from lt_loops.state.origin import Origin, Saved
 def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore module and callbacks."""
     job, origin, says, fits, policy = run.job, run.origin, run.speaks, run.stage == "fit", run.job.policy
+    datamodule = job.loaders.datamodule
     run.callbacks[:] = _with_those_of(run.module, run.callbacks)
     run.training.unsaved_known = not any(callback.role in WRITERS for callback in run.callbacks)  # nobody saves
     run.attach()  # once more, for callbacks that configure_callbacks brought; it may read self.trainer itself
     # mistakes come first: preparing the data may take hours
     steps = [step for _, step in asked_steps(job.settings, job.limits, run.strategy)] if fits else []
     check_steps(run.stage, run.module, job.loaders, job.limits, steps, policy)
-    check_hooks(*run.hooks.checked, job.datamodule, policy)
-    warn_of_typos(run.module, job.datamodule, run.callbacks)
+    check_hooks(*run.hooks.checked, datamodule, policy)
+    warn_of_typos(run.module, datamodule, run.callbacks)
     origin.path, origin.header = agreed_choice(run.trainer, origin.path, job.word, origin.header, run.stage)
     given = job.loaders.given.get("validate")
     # a method's are checked when they are read: its random draws have their place
@@ -50,7 +52,7 @@ def set_up(run: Run) -> None:
     compiles = job.compile_options is not None
     run.say(lambda: announcements.place(run.strategy, run.precision, job.settings.num_nodes, compiles=compiles))
     run.recorder.enter("prepare_data")
-    for source in (job.datamodule, run.module):
+    for source in (datamodule, run.module):
         if source is not None and is_overridden(source, "prepare_data", DataSource):
             asked = job.settings.prepare_data_per_node
             with waiting(f"{type(source).__name__}.prepare_data()", says=says):
@@ -82,7 +84,7 @@ def set_up(run: Run) -> None:
     with layers_made(run.module, keeps=keeps, whole=whole, says=warns):
         run.recorder.enter("setup")
         called: list[tuple[Any, bool]] = [(cb, True) for cb in run.callbacks]
-        for owner, is_callback in [(job.datamodule, False), *called, (run.module, False)]:
+        for owner, is_callback in [(datamodule, False), *called, (run.module, False)]:
             if is_callback:
                 adapted(BoundHook(owner.setup, run.trainer, job.given), "setup", policy)(run.fn)
             elif owner is not None and is_overridden(owner, "setup", DataSource):
@@ -142,7 +144,7 @@ def set_up_training(run: Run) -> None:
         if limits.global_batch_size is not None:
             run.training.recount(saved, limits.window_of(position.epoch))
         elif not run.strategy.capabilities.owns_accumulation:
-            _warn_of_other_steps(saved, limits.window_of(position.epoch), run.data.batch_size)
+            _warn_of_other_steps(saved, limits.window_of(position.epoch), run.data)
     else:
         place = place_of_others(saved, optimizers=optimizers, batches=run.data.length, window=limits.window_of)
         position.epoch, position.batch, position.step = place
@@ -152,15 +154,15 @@ def set_up_training(run: Run) -> None:
     run.log.each(lambda logger: logger.save())
 
 
-def _warn_of_other_steps(saved: Saved, window: int, size: int | None) -> None:
-    """Warn that on other ranks a step is of other samples; ``size``: of a batch, None if unknown."""
-    if size is None:
-        return
+def _warn_of_other_steps(saved: Saved, window: int, data: TrainingData) -> None:
+    """Warn that on other ranks a step is of other samples."""
     parts = [state["part"][1] for state in saved.by_rank if "part" in state]  # older files lack them
     before, now = parts[0] if parts else len(saved.by_rank), saved.parts[0][1]
+    if before == now or (size := data.batch_size) is None:
+        return
     was = before * saved.shared.get("window", window) * (saved.by_rank[0].get("batch_size") or size)
     will = now * window * size
-    if before != now and was != will:
+    if was != will:
         warn(
             f"{saved.path} was saved on {before} rank{'s' * (before > 1)} and goes on with {now}: a step is of {will} "
             f"samples, and was of {was}. Trainer(global_batch_size={was}) keeps a step's samples on any number of "

@@ -135,12 +135,12 @@ class Session:
         run.recorder.enter("on_exception")
         for hook in run.hooks["on_exception"]:
             self._try(hook, error)
-        if run.job.datamodule is not None and hasattr(run.job.datamodule, "on_exception"):
-            self._try(run.job.datamodule.on_exception, error)
+        if (of_data := getattr(run.loaders.datamodule, "on_exception", None)) is not None:
+            self._try(of_data, error)
 
     def _tear_down(self) -> None:
         run = self.run
-        if (data := run.job.datamodule) is not None:
+        if (data := run.loaders.datamodule) is not None:
             self._tear_down_by(lambda: adapted(data.teardown, "teardown", run.job.policy)(run.fn))
         for hook in run.hooks["teardown"]:
             self._tear_down_by(hook, run.fn)

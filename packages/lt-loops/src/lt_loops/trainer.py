@@ -356,7 +356,7 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
                 )
             model = self._run.job.given
             if loaders[stage] is None:
-                datamodule = datamodule or self._run.job.datamodule
+                datamodule = datamodule or self._run.loaders.datamodule
             best = getattr(self.checkpoint_callback, "best_model_path", "")
             ckpt_path = ckpt_path or (best if best and self._fitted is not None else None)
             if ckpt_path is None:

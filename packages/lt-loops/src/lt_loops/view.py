@@ -74,7 +74,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def datamodule(self) -> DataSource | None:
-        return None if self._run is None else self._run.job.datamodule
+        return None if self._run is None else self._run.loaders.datamodule
 
     @property
     def callbacks(self) -> list[Callback]:

@@ -121,7 +121,7 @@ RESTORED: tuple[tuple[Stage, str, str, Callable[[Any, Saved], None]], ...] = (
     ("when all layers are made", "on_load_checkpoint (module), weights", "weights", Weights.load),
     # before the user is asked for loaders, who may look at the epoch
     ("when all layers are made", "state of the datamodule", "loaders", Loaders.load),
-    ("when all layers are made", "counters", "training", Training.load_position),
+    ("when all layers are made", "counters", "position", Position.load),
     ("when all layers are made", "counts of the validation", "evaluation", Evaluation.load_counts),
     ("before on_fit_start", "state of the callbacks", "callback_states", CallbackStates.load),
     # finetuning adds the parameter groups in that hook that states belong to

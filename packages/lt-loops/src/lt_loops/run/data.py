@@ -62,7 +62,7 @@ class TrainingData(Owner):
         if self.outdated or self._feeds.are_outdated("train"):
             self.feed.close()
             self.feed = self._place = self.batches = None
-            self._feeds.forget("train")
+            self._job.loaders.forget("train")
             self.outdated = False
 
     def count_batches(self) -> None:
@@ -195,8 +195,9 @@ class TrainingData(Owner):
         if place is not None and self.feed is not None:
             self.feed.load_state_dict(place)
             self._place = place
-            if not self._position.exhausted:
-                self._position.stand_at(self.feed.batches_done)
+            position, here = self._position, self.feed.batches_done
+            if not position.exhausted and here != position.batch:  # the epoch's batches are other ones now
+                position.validated, position.batch = here if position.validated == position.batch else -1, here
         state = saved.own if saved.same_ranks else saved.same_shard
         if state is not None:
             self._generators = state["generators"]

@@ -80,15 +80,15 @@ class Evaluation(Owner):
         interval, batches = self._limits.val_check_interval, self._agenda.num_batches
         across_epochs = self._limits.check_val_every_n_epoch is None
         self.warn_if_none(at_end=False)
-        if across_epochs or isinstance(interval, timedelta | Duration) or not batches or not self.validates:
+        if across_epochs or not batches:
             return
-        if isinstance(interval, int) and interval > batches:
+        if isinstance(interval, int) and interval > batches and self.validates:
             raise ConfigError(
                 f"val_check_interval={interval} is longer than the epoch of {batches} training batches, so there would "
                 "be no validation. Take a smaller one, or check_val_every_n_epoch=None to count batches across epochs.",
                 code="LT407",
             )
-        if isinstance(interval, float) and interval != 1.0 and batches == float("inf"):
+        if isinstance(interval, float) and interval != 1.0 and batches == float("inf") and self.validates:
             raise ConfigError(
                 f"val_check_interval={interval}: a fraction of the epoch needs a training loader with a length, and "
                 "this one has none. Take a count of batches, or 1.0.",
@@ -98,12 +98,13 @@ class Evaluation(Owner):
     def warn_if_none(self, *, at_end: bool) -> None:
         """Warn where the first validation that the user asks for is behind the end, ``at_end`` if not known before."""
         interval, every = self._limits.val_check_interval, self._limits.check_val_every_n_epoch
-        name, asked = "check_val_every_n_epoch", Duration(every or 1, "epochs")
         if every is None or isinstance(interval, timedelta | Duration):
             name = "val_check_interval"
             asked = Duration(interval, "batches") if isinstance(interval, int | float) else Duration.of_any(interval)
         elif every == 1:  # the default; max_steps may cut the epoch short
             return
+        else:
+            name, asked = "check_val_every_n_epoch", Duration(every, "epochs")
         elapsed, enough = self._elapsed, asked.amount - SLACK
         known = elapsed.ends().get(asked.unit, math.inf) < enough
         if at_end:  # nothing where it is known since the start, or a run that this one resumes may have validated
@@ -184,7 +185,7 @@ class Evaluation(Owner):
     def drop_outdated(self) -> None:
         """Let go of the feeds of the validation where its loaders must be asked for again."""
         if self._feeds.are_outdated("validate"):
-            self._feeds.forget("validate")
+            self._job.loaders.forget("validate")
             for feed in self._made.pop("validate", ()):
                 feed.close()
 
@@ -193,7 +194,7 @@ class Evaluation(Owner):
         made = self._made[stage]
         for feed in made:
             feed.close()
-        self._feeds.forget(stage)
+        self._job.loaders.forget(stage)
         made[:] = self._feeds.evaluation(stage)
 
     def open_feeds(self) -> list[Feed]:

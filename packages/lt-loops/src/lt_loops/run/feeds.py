@@ -79,9 +79,6 @@ class Feeds(Owner):
         every = self._settings.reload_dataloaders_every_n_epochs
         return bool(every) and self._position.epoch - self._job.loaders.epochs.get(kind, 0) >= every
 
-    def forget(self, kind: str) -> None:
-        self._job.loaders.forget(kind)
-
     def train(self, *, by_seed: bool = False) -> Feed:
         """Return the feed of the training loader or loaders; ``by_seed``: on one rank in the order that several have.
 
@@ -89,6 +86,7 @@ class Feeds(Owner):
             DataError: when there is none, or it is empty.
         """
         loaders, strategy = self._job.loaders.as_first_asked("train", self._position), self._strategy
+        shard = strategy.data_shard
         if loaders is None:
             raise DataError(
                 "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
@@ -104,8 +102,8 @@ class Feeds(Owner):
                 f"Training on several loaders at once comes with lt-data: {plugins.install_hint('lt-data')}",
                 code="LT104",
             )
-        gather = strategy.gather_objects if strategy.data_shard.count > 1 else None  # tensor-parallel ranks share
-        feed = self._made("fit", loaders, gather=gather, by_seed=by_seed and strategy.data_shard.count == 1)
+        gather = strategy.gather_objects if shard.count > 1 else None  # tensor-parallel ranks share
+        feed = self._made("fit", loaders, shard, gather=gather, by_seed=by_seed and shard.count == 1)
         if feed.num_batches == 0:
             raise DataError(
                 "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with "
@@ -121,17 +119,17 @@ class Feeds(Owner):
         if self._settings.overfit_batches and kind == "validate":
             loaders = [_in_order(loader) for loader in loaders]
         _warn_of_empty(loaders, kind)
-        capable = strategy.capabilities
+        capable, shard = strategy.capabilities, strategy.data_shard
         stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
-        gather = strategy.gather_objects if stand_ins and strategy.data_shard.count > 1 else None
-        made = [self._made(kind, one, index, gather=gather, stand_ins=stand_ins) for index, one in enumerate(loaders)]
+        more = {"gather": strategy.gather_objects if stand_ins and shard.count > 1 else None, "stand_ins": stand_ins}
+        made = [self._made(kind, one, shard, index, **more) for index, one in enumerate(loaders)]
         overfit = kind == "validate" and self._settings.limit_val_batches and self._settings.overfit_batches
         for feed in made if overfit else ():  # an error names the user's argument
             limited(feed.num_batches, overfit, "overfit_batches")
         return made
 
-    def _made(self, stage: str, loader: Any, dataloader_idx: int = 0, **more: Any) -> Feed:
-        shard = self._strategy.data_shard if self._settings.use_distributed_sampler else Shard()
+    def _made(self, stage: str, loader: Any, shard: Shard, dataloader_idx: int = 0, **more: Any) -> Feed:
+        shard = shard if self._settings.use_distributed_sampler else Shard()
         seed, transfer = seed_of_environment() or 0, self._transfer(dataloader_idx)
         return make_feed(loader, stage=stage, shard=shard, seed=seed, transfer=transfer, **more)
 

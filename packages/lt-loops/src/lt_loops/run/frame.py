@@ -52,6 +52,7 @@ class Run:
         phase: the part that runs: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
+        speaks: whether this process says where the run stands.
         continues: whether it is a fit that goes on where the Trainer's last one ended.
         origin, elapsed, losses, saves: the checkpoint it starts from, its progress, a watch on its losses, its saves.
         feeds: makes a feed of a loader.
@@ -67,7 +68,7 @@ class Run:
         continues.
         """
         self.job, self.set_current_run, self.trainer, self.stage = job, set_current_run, job.trainer, job.stage
-        self.module, self.strategy, self.loaders = job.module, job.strategy, job.loaders
+        self.module, self.strategy, self.loaders = job.module, job.parts.strategy, job.loaders
         self.precision, self.callbacks, self.loggers = job.parts.precision, job.parts.callbacks, job.parts.loggers
         # the same for a fit that continues: callbacks go on with its values, and an epoch in the middle with its sums
         self.position: Position = Position() if last is None else last.position
@@ -89,7 +90,7 @@ class Run:
         self.log: Log
         self.compile_report: Any = None
         self.outputs: Any = None
-        self.phase, self.status, self.begun, self.saving = "", "running", False, False
+        self.phase, self.status, self.begun, self.saving, self.speaks = "", "running", False, False, False
         self.continues = last is not None
         self._attached: dict[LightningModule, StateDict] = {}
         self._trainer_of_data: Any = None
@@ -127,11 +128,6 @@ class Run:
         return (self.job.policy.own_words and self.trainer.state.fn) or self.stage
 
     @property
-    def speaks(self) -> bool:
-        """Whether this process says where the run stands."""
-        return self.strategy.rank == 0 and self.job.settings.enable_progress_bar is not False
-
-    @property
     def is_live(self) -> bool:
         """Whether hooks of this run are called: it runs, or its callbacks hear of the exception that ended it."""
         return self.status == "running" or self.recorder.phase == "on_exception"
@@ -150,6 +146,7 @@ class Run:
         self.set_current_run(self)
         ranks, self.recorder.rank = self.strategy, self.strategy.rank
         self.recorder.gather = ranks.gather_objects if ranks.world_size > 1 else None
+        self.speaks = not self.recorder.rank and self.job.settings.enable_progress_bar is not False
         if self.job.compile_options is not None and (kind := plugins.find("defaults", "compile_report")) is not None:
             self.compile_report = kind()
         self.hooks = HookCalls(self.trainer, self.job.given, self.callbacks, self.job.policy, profiler)
@@ -163,7 +160,7 @@ class Run:
         self.recorder.module, self.recorder.callbacks = self.module, self.callbacks
         for part, before in self.module._lt_attach_run(self.trainer, self.recorder).items():
             self._attached.setdefault(part, before)
-        data: Any = self.job.datamodule
+        data: Any = self.loaders.datamodule
         if data is not None:
             self._trainer_of_data = self._trainer_of_data or getattr(data, "trainer", None)
             data.trainer = self.trainer
@@ -178,7 +175,7 @@ class Run:
         if self._attached:
             self.module._lt_detach_run(self._attached)
         if self._trainer_of_data is not None and self._trainer_of_data.stage is not None:
-            self.job.datamodule.trainer = self._trainer_of_data  # type: ignore[union-attr]
+            self.loaders.datamodule.trainer = self._trainer_of_data  # type: ignore[union-attr]
         for callback, module in self._logged_as.values():
             callback._lt_log_as(module)
         self._attached, self._trainer_of_data, self._logged_as = {}, None, {}

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from lt_core.data import DataSource
 from lt_core.dialect import Policy
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
-from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.table import Settings
@@ -62,14 +60,6 @@ class Job:
     policy: Policy
     profiler: Profiler | None
 
-    @property
-    def datamodule(self) -> DataSource | None:
-        return self.loaders.datamodule
-
-    @property
-    def strategy(self) -> Strategy:
-        return self.parts.strategy
-
 
 class Context(NamedTuple):
     """The context that the owners of a run share.
@@ -93,4 +83,5 @@ class Owner:
     def __init__(self, context: Context) -> None:
         self._job = job = context.job
         self._position, self._agenda, self._recorder = context.position, context.agenda, context.recorder
-        self._module, self._limits, self._settings, self._strategy = job.module, job.limits, job.settings, job.strategy
+        self._module, self._limits, self._settings = job.module, job.limits, job.settings
+        self._strategy = job.parts.strategy

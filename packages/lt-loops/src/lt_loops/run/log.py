@@ -82,13 +82,12 @@ class Log(Owner):
 
     def begin_training(self, hooks: HookCalls) -> None:
         """Have hooks after each batch find the ranks' common values, where there is such a hook besides our own."""
+        if self._strategy.world_size == 1:
+            return
         name = "on_train_batch_end"
-        reads = defines(self._module, name)
-        reads = reads or any(
-            cb.batch_hooks_every and is_overridden(cb, name, Callback) for cb in self._job.parts.callbacks
-        )
+        readers = (is_overridden(cb, name, Callback) for cb in self._job.parts.callbacks if cb.batch_hooks_every)
         # asked of all: a callback may be on rank 0 alone
-        if self._strategy.world_size > 1 and any(self._strategy.gather_objects(reads)):
+        if any(self._strategy.gather_objects(defines(self._module, name) or any(readers))):
             hooks.call_first(name, SharedSteps(self._recorder, self._strategy))
 
     def choose_versions(self, saved: Saved | None) -> None:
@@ -107,7 +106,7 @@ class Log(Owner):
 
     def send_hparams(self) -> None:
         wanted = self.active and self._settings.enable_autolog_hparams
-        if wanted and (params := _logged_hparams(self._module, self._job.datamodule)):
+        if wanted and (params := _logged_hparams(self._module, self._job.loaders.datamodule)):
             self.each(lambda logger: logger.log_hyperparams(params))
 
     @property
@@ -117,7 +116,7 @@ class Log(Owner):
 
     @property
     def _row_interval(self) -> Every | None:
-        every = self._rows.log_every_n_steps
+        every = self._limits.log_every_n_steps
         if not every or not self.active:
             return None
         duration = every if isinstance(every, Duration) else Duration(every, "steps")
@@ -166,7 +165,7 @@ class Log(Owner):
         names = self._recorder.logged_by_step()
         if every is None or every.reached or not names:
             return ""
-        asked = self._rows.log_every_n_steps
+        asked = self._limits.log_every_n_steps
         return (
             f"No step values ({', '.join(names)}) reached the loggers: training took {took} steps, and "
             f"Trainer(log_every_n_steps={asked}) sends a row every {asked}. Set a lower value."

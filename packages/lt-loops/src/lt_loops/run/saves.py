@@ -260,7 +260,7 @@ class Saves(Owner):
         """Warn of the parts that ``what`` lacks, once for each."""
         new = {part: why for part, why in gaps.items() if part not in self._said}
         self._said.update(new)
-        if self._strategy.rank == 0 and new:
+        if new and self._strategy.rank == 0:
             warn(
                 f"{what} saved without {listed(new)}. A resume begins that anew, everything else continues "
                 "exactly. The file's key 'gaps' lists it.",

@@ -95,14 +95,14 @@ class Stopping(Owner):
     def obeys_signal(self, batches: int | None = None) -> bool:
         """Return whether a signal ends the run at this boundary: after so many batches, default: of training."""
         agreement, position = self._agreement, self._position
-        here = position.batches if batches is None else batches
         if batches is None and position.micro and self._limits.global_batch_size is not None:
             self._agenda.request_check()  # a part of a step may be no whole number of batches on the ranks of a resume
             return self.leaving
         if agreement is None and self.signal is not None and not self.leaving:
             self._leave(self.signal)
-        if agreement is not None and not self.leaving and agreement.reached(here):
-            self._leave(agreement.signal or 0)
+        if agreement is not None and not self.leaving:
+            if agreement.reached(position.batches if batches is None else batches):
+                self._leave(agreement.signal or 0)
         return self.leaving
 
     def leaves_wait(self) -> bool:
@@ -129,9 +129,9 @@ class Stopping(Owner):
     def fulfils_request(self) -> bool:
         """Return whether training ends here by request; not before ``min_epochs`` and ``min_steps``."""
         limits, position = self._limits, self._position
-        epochs = position.epoch + self._agenda.at_end()
-        enough = epochs >= (limits.min_epochs or 0) and position.step >= (limits.min_steps or 0)
-        return self.requested and enough
+        if not self.requested or position.step < (limits.min_steps or 0):
+            return False
+        return position.epoch + self._agenda.at_end() >= (limits.min_epochs or 0)
 
     def ends_epoch(self) -> bool:
         """Return whether training ends here, in the middle of an epoch or at its end; notes why."""

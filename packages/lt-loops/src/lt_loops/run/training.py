@@ -248,10 +248,6 @@ class Training(Owner):
             return held or self._agenda.window > 1
         return held and self._strategy.capabilities.sharded_parameters
 
-    def load_position(self, saved: Saved) -> None:
-        if saved.shared:
-            self._position.load_state_dict(saved.shared["position"])
-
     def load_optimizers(self, saved: Saved) -> None:
         # torch keeps the tensors that it is given, and training would change them in the tree of the file
         tree = {**saved.tree, "optimizer_states": own_copy(saved.tree["optimizer_states"])}

@@ -216,9 +216,8 @@ def why_unfit(function: Hook, name: str, offered: Sequence[str], policy: Policy)
     return None
 
 
-def defines(module: LightningModule, name: str) -> bool:
-    """Return whether the user's module has a hook or step of this name."""
-    return is_overridden(module, name, LightningModule)
+defines = partial(is_overridden, base=LightningModule)
+"""Whether the user's module has a hook or step of this name: ``defines(module, "on_fit_start")``."""
 
 
 # ---- one hook --------------------------------------------------------------------------------------------------------

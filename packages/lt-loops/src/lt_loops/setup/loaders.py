@@ -93,8 +93,9 @@ class Loaders:
 
         So a resumed run asks like the first one, and random draws of making loaders change nothing else.
         """
-        before = self.generators.get(kind)
-        with position.as_in(self.epochs.setdefault(kind, position.epoch)):
+        before, epoch = self.generators.get(kind), position.epoch
+        position.epoch = self.epochs.setdefault(kind, epoch)
+        try:
             if before is not None:
                 with preserve_generators():
                     restore_generators(before)
@@ -104,6 +105,8 @@ class Loaders:
             if states_beside(before):
                 self.generators[kind] = before
             return found
+        finally:
+            position.epoch = epoch
 
     def forget(self, kind: str) -> None:
         """Ask the method again next time (``reload_dataloaders_every_n_epochs``)."""

@@ -118,11 +118,12 @@ def check_steps(
 
 def warn_of_typos(module: LightningModule, datamodule: DataSource | None, callbacks: list[Callback]) -> None:
     """Warn of near misses of hooks, and of attributes that lt reads, in the user's objects."""
-    _warn_of_hooks(module, LightningModule, MODULE_HOOKS | spoken())
+    former = spoken()
+    _warn_of_hooks(module, LightningModule, MODULE_HOOKS | former)
     for owner in filter(None, (module, datamodule)):
         _warn_of_settings(owner)
     for callback in callbacks:
-        _warn_of_hooks(callback, Callback, CALLBACK_HOOKS | spoken())
+        _warn_of_hooks(callback, Callback, CALLBACK_HOOKS | former)
 
 
 _SETTINGS = (

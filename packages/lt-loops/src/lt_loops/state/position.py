@@ -1,12 +1,10 @@
 """Where a run stands, as plain numbers."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from torch import Tensor
 
-from lt_loops.state.origin import StateDict
+from lt_loops.state.origin import Saved, StateDict
 
 NEVER = 1 << 62
 """A batch number that is never reached."""
@@ -64,24 +62,10 @@ class Position:
         self.samples += samples
         self.batch, self.validated, self.exhausted = 0, -1, False
 
-    def stand_at(self, batch: int) -> None:
-        """Stand where it does in an epoch whose batches are other ones now, of which ``batch`` are done here."""
-        if batch != self.batch:
-            self.validated, self.batch = batch if self.validated == self.batch else -1, batch
-
     def recount(self, before: int, now: int) -> bool:
         """Count a window of ``before`` batches in ``now``; return whether its done part is a whole number."""
         self.micro, rest = divmod(self.micro * now, before)
         return not rest
-
-    @contextmanager
-    def as_in(self, epoch: int) -> Iterator[None]:
-        """Say for a while that it is this epoch."""
-        here, self.epoch = self.epoch, epoch
-        try:
-            yield
-        finally:
-            self.epoch = here
 
     def state_dict(self) -> StateDict:
         return asdict(self)
@@ -91,6 +75,10 @@ class Position:
         for name in asdict(self).keys() & state:
             setattr(self, name, state[name])
         self.passed = state.get("passed", self.seconds)
+
+    def load(self, saved: Saved) -> None:
+        if saved.shared:
+            self.load_state_dict(saved.shared["position"])
 
 
 @dataclass(eq=False, slots=True)
