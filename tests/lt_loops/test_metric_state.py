@@ -128,7 +128,7 @@ def test_a_metric_that_is_not_updated_again_after_a_resume_keeps_its_value():
 
 def test_the_sums_of_an_evaluation_do_not_come_back_with_a_resume():
     """Neither where the metric stands in a module, nor where it is found only when it is logged again."""
-    for kept in (Holder(), torch.nn.Module()):
+    for kept in (Holder(), torch.torch.nn.Module()):
         recorder, metric = recorder_of(kept), getattr(kept, "metric", torchmetrics.MeanSquaredError())
         recorder.enter("validate_batch")
         log(recorder, metric, 0, 4)
@@ -177,7 +177,7 @@ def test_the_sums_of_several_ranks_become_those_of_one():
 def test_a_rank_that_logged_nothing_yet_adds_nothing():
     first, second = recorder_of(Holder()), recorder_of(Holder())
     first.log("x", 2.0, Given(on_epoch=True), 4)
-    merged = merged_sums([second.state_dict(), first.state_dict()])
+    merged = merged_sums([second.state_dict(), first.state_dict()], torch.nn.Module())
     other = recorder_of(Holder())
     other.load_state_dict(merged)
     assert other.epoch_values("train") == {"x_epoch": 2.0}

@@ -169,7 +169,8 @@ def after_epoch(run: Run) -> None:
     run.log.send(values)
     if position.exhausted:
         recorder.reset("train")
-        run.training.schedulers.end_epoch()
+        if run.module.automatic_optimization:
+            run.training.schedulers.step("epoch", position.epoch + 1)
         position.next_epoch(run.data.samples)
     if run.compile_report is not None:
         run.compile_report.say(run.trainer.print)

@@ -1,7 +1,7 @@
 """Validation, test and prediction: read the loaders without gradients; fold the logged values, or keep the outputs."""
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from math import inf
 from typing import Any
@@ -70,11 +70,11 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     if repeats:
         run.evaluation.begin()
     done = run.evaluation.batches_before(feeds) if repeats else 0
-    with (
-        sums_reset(run.recorder, group),
-        model_in_eval_mode(run.module, recorder, word),
-        run.without_gradients(),
-    ):
+    with ExitStack() as after:
+        # after inference mode, and however it ends: tensors made in it cannot be added to in training
+        after.callback(recorder.reset, group)
+        after.enter_context(model_in_eval_mode(run.module, recorder, word))
+        after.enter_context(run.without_gradients())
         for _ in read(run, group, feeds, limit, done):
             done += 1
         complete = not (repeats and run.stopping.leaving)
@@ -208,7 +208,7 @@ def read(
     ends = [fitted(hook, hook, of_ends, policy, 3 + several) for hook in run.hooks[f"on_{word}_batch_end"]]
     done = batch_done_of(run.strategy)
     logs_steps = run.log.active and run.phase != "sanity_check"
-    if run.stage != "fit":
+    if not (in_fit := run.stage == "fit"):
         run.stopping.begin_evaluation()
     with ended_by_signal(run.stopping, run.feed_read_in):
         for loader_idx, (feed, most) in enumerate(zip(feeds, eval_limits(run.job.limits, group, feeds), strict=True)):
@@ -243,7 +243,8 @@ def read(
                     if group in stepping and logs_steps:
                         run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
                     yield loader_idx, output
-                if run.agenda.asked and run.stopping.ends_evaluation(total, in_fit=run.stage == "fit"):
+                # inside fit a signal is agreed on in training
+                if run.agenda.asked and (run.stopping.reason or (not in_fit and run.stopping.obeys_signal(total))):
                     return
 
 
@@ -261,18 +262,6 @@ def model_in_eval_mode(module: LightningModule, recorder: RunRecorder, word: str
                 part.training = training
         if defines(module, f"on_{word}_model_train"):
             getattr(module, f"on_{word}_model_train")()
-
-
-@contextmanager
-def sums_reset(recorder: RunRecorder, group: str) -> Iterator[None]:
-    """Reset the sums of ``group`` and its metric objects afterwards, however it ends.
-
-    They must be reset after inference mode: tensors made in it cannot be added to in training.
-    """
-    try:
-        yield
-    finally:
-        recorder.reset(group)
 
 
 def _numbers(values: dict[str, Any]) -> dict[str, float]:

@@ -18,7 +18,6 @@ from lt_core.errors import did_you_mean, recording, silenced, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
-from lt_core.profiler import Profiler
 from lt_core.states import Stage
 from lt_loops.arguments.table import Settings
 from lt_loops.codes import WARNINGS
@@ -100,7 +99,7 @@ class Session:
         self._try(run.saves.confirm, together=error is None)
         self._try(self._tear_down)
         if (profiler := run.job.profiler) is not None:
-            self._try(_stop, profiler)
+            self._try(recording(f"The report of {type(profiler).__name__}")(profiler.stop))
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         self._try(run.log.each, lambda logger: logger.save())
         self._try(run.log.each, lambda logger: logger.finalize(outcome))
@@ -174,11 +173,6 @@ def _note_holders(error: BaseException, *holders: Any) -> None:
     """Name the holders of a full device's memory, where lt-memory is installed."""
     if (out_of_memory := plugins.find("defaults", "out_of_memory")) is not None:
         error.add_note(f"lt: {out_of_memory(*holders)}")
-
-
-def _stop(profiler: Profiler) -> None:
-    with recording(f"The report of {type(profiler).__name__}"):
-        profiler.stop()
 
 
 @contextmanager

@@ -15,13 +15,14 @@ from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.seed import preserve_generators, preserve_owned_generators
-from lt_loops.arguments.limits import LIMITS, Limits
+from lt_loops.arguments.limits import LIMITS
 from lt_loops.boundary import serve_at_end
 from lt_loops.evaluate import evaluate, predictions
 from lt_loops.fit import train_epoch
 from lt_loops.run.frame import Run
 from lt_loops.run.training import Training
 from lt_loops.run.weights import tensors_lent
+from lt_loops.setup.loaders import Loaders
 from lt_loops.setup.resolve import order_callbacks
 
 
@@ -87,9 +88,13 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
         )
     losses, loaders, fits = _Losses(), outer.job.loaders, outer.stage == "fit"
     if overrides.pop("new_loaders", True) or outer.data.batches is not None:
-        loaders = loaders.anew()
+        loaders = Loaders(loaders.module, loaders.datamodule, **loaders.given)
     else:
         loaders.as_first_asked("train", outer.position)  # its draws are the fit's
+    limits: dict[str, Any] = {"limit_val_batches": 0} if fits else {}
+    limits |= {name: value for name, value in overrides.items() if name in LIMITS}
+    limits |= {"global_batch_size": None} if "accumulate_grad_batches" in limits else {}
+    limits |= {"max_steps": max_steps, "max_epochs": -1, "min_epochs": None, "min_steps": None}
     outer.saves.confirm()  # a file that is still being written is the fit's affair
     with (
         preserve_generators(),  # first, so that they are put back last
@@ -98,7 +103,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
         _snapshot(outer.module, outer.training, outer.precision),
         outer.recorder.muted(),
         outer.without_loggers(),
-        _overridden(outer.job.limits, {"limit_val_batches": 0, **overrides} if fits else overrides, max_steps),
+        outer.job.limits.overridden(**limits),
     ):
         inner = outer.child(order_callbacks([*overrides.get("callbacks", []), losses]), loaders)
         inner.attach()
@@ -175,13 +180,3 @@ def _snapshot(module: LightningModule, training: Training, precision: Precision)
             config.scheduler.load_state_dict(state)
         if scaler:
             precision.load_state_dict(scaler)
-
-
-@contextmanager
-def _overridden(limits: Limits, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
-    given = {name: value for name, value in overrides.items() if name in LIMITS}
-    if "accumulate_grad_batches" in given:
-        given["global_batch_size"] = None
-    given.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
-    with limits.overridden(**given):
-        yield

@@ -86,7 +86,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def accelerator(self) -> Accelerator:
-        return self._parts.accelerator
+        return self.strategy.placement.accelerator
 
     @property
     def precision_plugin(self) -> Precision:

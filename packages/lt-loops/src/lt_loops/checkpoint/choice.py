@@ -177,9 +177,7 @@ def _newest(trainer: TrainerAPI, stage: str, task: str) -> str | None:
     return None
 
 
-def newest_first(
-    files: Mapping[str, int], headers: Mapping[str, Header | None], *, resuming: bool = False
-) -> list[str]:
+def newest_first(files: Mapping[str, int], headers: Mapping[str, Header | None], *, resuming: bool) -> list[str]:
     """Return files in the order in which they were written, the newest first, by their own headers.
 
     - A file that holds its time of writing goes by that; of one moment the higher step is the newer. Beside other runs

@@ -10,7 +10,7 @@ from lt_loops.logging.metric_state import StateDict, merged_metric
 from lt_loops.logging.reduction import merge
 
 
-def merged_sums(states: Sequence[StateDict], module: nn.Module | None = None) -> StateDict:
+def merged_sums(states: Sequence[StateDict], module: nn.Module) -> StateDict:
     """Return one recorder's state that holds the sums of all, for a run that goes on with fewer ranks or more.
 
     ``states`` come from each rank, from rank 0 on; metric objects in ``module`` say how they merge.
@@ -28,7 +28,7 @@ def merged_sums(states: Sequence[StateDict], module: nn.Module | None = None) ->
     return {"pages": merged, "values": states[0]["values"], "metrics": metrics}
 
 
-def _merged(parts: list[StateDict], module: nn.Module | None) -> StateDict:
+def _merged(parts: list[StateDict], module: nn.Module) -> StateDict:
     """Return one slot's state from the states of the ranks that logged it."""
     used = [part for part in parts if part["updated"]] or parts[:1]
     total, count, values = merge(used[0]["given"]["reduce_fx"], used)
@@ -42,5 +42,5 @@ def _merged(parts: list[StateDict], module: nn.Module | None) -> StateDict:
     }
 
 
-def _found(path: str | None, module: nn.Module | None) -> Any:
-    return module.get_submodule(path) if module is not None and path is not None else None
+def _found(path: str | None, module: nn.Module) -> Any:
+    return None if path is None else module.get_submodule(path)

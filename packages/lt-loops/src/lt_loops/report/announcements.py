@@ -14,14 +14,13 @@ from lt_core.terminal import short_path
 from lt_loops.state.position import Position
 
 
-def place(strategy: Strategy, precision: Precision, num_nodes: int | None, *, compiles: bool) -> str:
+def place(strategy: Strategy, precision: Precision, num_nodes: int, *, compiles: bool) -> str:
     """Return on which devices and in which precision a fit computes."""
     device = strategy.device
     if strategy.world_size == 1:
         where = str(device) if device.type != "cpu" else "the CPU"
     else:
-        nodes = num_nodes or 1
-        on_nodes = f" on {nodes} nodes" if nodes > 1 else ""
+        on_nodes = f" on {num_nodes} nodes" if num_nodes > 1 else ""
         where = f"{strategy.world_size} x {device.type}{on_nodes} by {strategy.name}"
     named = getattr(getattr(torch, device.type, None), "get_device_name", None)
     model = f" ({named(device)})" if named is not None else ""

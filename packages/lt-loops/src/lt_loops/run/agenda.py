@@ -42,12 +42,5 @@ class Agenda:
         """Like :meth:`batch_of_step`, for the next multiple of ``every``."""
         return self.batch_of_step((self.position.step // every + 1) * every)
 
-    def window_at(self, index: int, window: int) -> int | float:
-        """Return how many batches the window has that begins with batch ``index``: fewer than ``window`` at the end.
-
-        A loader that gives more than its length says has windows of one batch from there on.
-        """
-        return window if self.full else max(1, min(window, self.num_batches - index))
-
     def at_end(self) -> bool:
         return self.position.exhausted or self.position.batch >= self.num_batches

@@ -38,7 +38,7 @@ LAYOUT_VERSION = "2.5.0"
 """The version of Lightning whose checkpoint layout is written."""
 
 
-def capture(run: Run, contents: Contents = Contents()) -> tuple[StateDict, Exception | None]:
+def capture(run: Run, contents: Contents) -> tuple[StateDict, Exception | None]:
     """Return a checkpoint of this moment, as plain data and tensors; called on every rank.
 
     An optional part that fails keeps no other from being saved: see :class:`~lt_loops.state.unsaved.Unsaved`. Hooks of
@@ -114,7 +114,12 @@ Stage = Literal["before setup", "when all layers are made", "before on_fit_start
 """Stages of a restore; only a fit goes beyond the third, and a file of another library has nothing at last."""
 
 RESTORED: tuple[tuple[Stage, str, str, Callable[[Any, Saved], None]], ...] = (
-    ("before setup", "where random splits begin", "loaders", Loaders.load_draws),
+    (
+        "before setup",
+        "where random splits begin",
+        "loaders",
+        lambda loaders, saved: loaders.take_setup_draws(saved.tree.get("setup_draws", {})),
+    ),
     ("when all layers are made", "on_load_checkpoint (callbacks)", "callback_states", CallbackStates.call_load_hooks),
     ("when all layers are made", "on_load_checkpoint (datamodule)", "loaders", Loaders.call_load_hook),
     # weights that are spread over ranks follow when the strategy has set the module up

@@ -41,6 +41,7 @@ class Log(Owner):
     (LogError) is dropped, as it would be refused again.
 
     Attributes:
+        active: whether there are loggers, on any rank.
         file_at: step and epoch of a checkpoint that is evaluated without a fit before it, where its rows stand.
     """
 
@@ -55,6 +56,7 @@ class Log(Owner):
         self._every: Every | tuple[str, int] | None = None
         self._row_step = 0
         self._all: list[Logger] = list(context.job.parts.loggers)
+        self.active = bool(self._all)
         # to which this rank sends; first those that keep rows, as another one may never return
         self._loggers = [] if self._strategy.rank else sorted(self._all, key=lambda logger: not logger.takes_tensors)
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
@@ -108,11 +110,6 @@ class Log(Owner):
         wanted = self.active and self._settings.enable_autolog_hparams
         if wanted and (params := _logged_hparams(self._module, self._job.loaders.datamodule)):
             self.each(lambda logger: logger.log_hyperparams(params))
-
-    @property
-    def active(self) -> bool:
-        """Whether there are loggers, on any rank."""
-        return bool(self._all)
 
     @property
     def _row_interval(self) -> Every | None:

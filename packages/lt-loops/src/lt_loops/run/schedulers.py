@@ -62,10 +62,6 @@ class Schedulers(Owner):
                 self._step_one(config)
             config.stepped = reached
 
-    def end_epoch(self) -> None:
-        if self._module.automatic_optimization:
-            self.step("epoch", self._position.epoch + 1)
-
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next scheduler that watches a metric may step."""
         batch, of_step = self._position.batch, self._agenda.batch_of_next

@@ -115,10 +115,6 @@ class Stopping(Owner):
         if self.leaving or (self._agreement is not None and self._agreement.signal is not None):  # it came before
             self._agenda.request_check()
 
-    def ends_evaluation(self, batches: int, *, in_fit: bool) -> bool:
-        """Return whether an evaluation ends after so many batches; inside ``fit`` a signal is agreed on in training."""
-        return bool(self.reason) or (not in_fit and self.obeys_signal(batches))
-
     def agree_on_signal(self) -> None:
         """Have all ranks obey a signal that one of them got when no batch was left to agree on; all call this."""
         everyone = [self.signal] if self._agreement is None else self._strategy.gather_objects(self.signal)

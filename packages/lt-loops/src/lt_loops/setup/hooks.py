@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -125,7 +125,7 @@ def check_hooks(called: Called, error: HookError | None, data: Any, policy: Poli
     """
     module, callbacks = called
     former = HOOKS.keys() - spoken()
-    for owner, name in ((owner, name) for owner in (module, *callbacks) for name in former):
+    for owner, name in product((module, *callbacks), former):
         if callable(getattr(owner, "__dict__", {}).get(name, getattr(type(owner), name, None))):
             raise HookError(
                 f"{type(owner).__name__}.{name} is a hook of Lightning 1.x, which nothing calls: write "

@@ -48,10 +48,6 @@ class Loaders:
         """Leave out loaders that a method was asked for: it is asked again."""
         return {**vars(self), "asked": {}}
 
-    def anew(self) -> Loaders:
-        """Return the same, of which nothing was asked for yet."""
-        return Loaders(self.module, self.datamodule, **self.given)
-
     @classmethod
     def of_call(cls, stage: str, module: LightningModule, datamodule: Any, given: dict[str, Any]) -> Self:
         """Return the loaders of a call of the Trainer's methods; ``given`` holds its arguments by kind.
@@ -136,9 +132,6 @@ class Loaders:
         """Return where the setups of this run began to draw, as plain data."""
         found = {"datamodule": SetupDraws.of(self.datamodule), "module": SetupDraws.of(self.module)}
         return {name: draws.generators for name, draws in found.items() if draws is not None}
-
-    def load_draws(self, saved: Saved) -> None:
-        self.take_setup_draws(saved.tree.get("setup_draws", {}))
 
     def take_setup_draws(self, found: Mapping[str, Any]) -> None:
         """Have setups draw from where another process did."""

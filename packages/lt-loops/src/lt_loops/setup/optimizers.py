@@ -241,7 +241,7 @@ def foreign_parameters(optimizers: list[Optimizer], module: nn.Module) -> list[n
     return [p for p in held if isinstance(p, nn.Parameter) and id(p) not in mine]
 
 
-def takes_closure(optimizer: Optimizer, *, offered: bool = False) -> bool:
+def takes_closure(optimizer: Optimizer, *, offered: bool) -> bool:
     """Return whether an optimizer's step is handed the closure: LBFGS's, one that requires it or says that it does.
 
     An optional closure is called once at most by nearly all optimizers, so for them forward and backward go before the

@@ -34,7 +34,6 @@ from lt_loops.setup.optimizers import Optimization
 class Parts:
     """The objects that a Trainer works with."""
 
-    accelerator: Accelerator
     strategy: Strategy
     precision: Precision
     eval_precision: Precision
@@ -73,7 +72,7 @@ def resolve(settings: Settings) -> Parts:
         need_shards(checkpoint_io)
     profiler = Profiler() if settings.profiler is None else _made("profilers", settings.profiler, Profiler)
     loggers, callbacks = _loggers(settings), _callbacks(settings)
-    return Parts(accelerator, strategy, precision, eval_precision, checkpoint_io, loggers, callbacks, profiler)
+    return Parts(strategy, precision, eval_precision, checkpoint_io, loggers, callbacks, profiler)
 
 
 def look_up(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:

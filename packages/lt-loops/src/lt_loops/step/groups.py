@@ -34,26 +34,25 @@ def batch_done_of(strategy: Strategy, agenda: Agenda | None = None) -> Callable[
     counted = strategy.supervisor.batch_done if watched else None
     if not is_overridden(strategy, "batch_done", Strategy):
         return counted
-    done = strategy.batch_done if agenda is None or agenda.group == 1 else _Grouped(strategy, agenda).batch_done
+    done = strategy.batch_done if agenda is None or agenda.group == 1 else _grouped(strategy, agenda)
     return done if counted is None else lambda phase: (done(phase), counted(phase))[0]
 
 
-class _Grouped:
-    """Passes ``batch_done`` on once for a group of batches.
+def _grouped(strategy: Strategy, agenda: Agenda) -> Callable[[str], None]:
+    """Return ``batch_done`` of groups of batches.
 
     A group begins only where nothing is due before its end; else each batch is a group, so that two programs at most
     are compiled.
     """
+    left = 0
 
-    def __init__(self, strategy: Strategy, agenda: Agenda) -> None:
-        self.strategy, self.agenda, self.left = strategy, agenda, 0
+    def batch_done(phase: str) -> None:
+        nonlocal left
+        if left == 0:
+            left = agenda.group if agenda.due - agenda.position.batch + 1 >= agenda.group else 1
+        left -= 1
+        if left == 0 or agenda.asked:
+            left = 0
+            strategy.batch_done(phase)
 
-    def batch_done(self, phase: str) -> None:
-        agenda = self.agenda
-        if self.left == 0:
-            room = agenda.due - agenda.position.batch + 1
-            self.left = agenda.group if room >= agenda.group else 1
-        self.left -= 1
-        if self.left == 0 or agenda.asked:
-            self.left = 0
-            self.strategy.batch_done(phase)
+    return batch_done

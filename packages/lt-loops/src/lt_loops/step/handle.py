@@ -153,8 +153,7 @@ class Handle(Window):
         return keep_metrics(self.module)
 
     def say(self, text: str) -> None:
-        if self._run.speaks:
-            self._run.trainer.print(text)
+        self._run.say(lambda: text)
 
     # ---- where the run stands ----------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from lt_core.optimizer import LightningOptimizer
 from lt_core.step import RunningStep
 from lt_core.strategy import Strategy
 from lt_loops.run.frame import Run
-from lt_loops.setup.hooks import BoundHook, Hook, adapted, defines
+from lt_loops.setup.hooks import Hook, adapted, defines, inner
 from lt_loops.state.plan import Plan, params_of
 from lt_loops.step.losses import Weight, log_returned, read_losses, sum_weights, times, zero_loss
 
@@ -79,7 +79,9 @@ class Window(RunningStep):
         return self.position.micro + 1 >= self.agenda.window or index + 1 >= self.agenda.num_batches
 
     def _begin(self, index: int) -> None:
-        self.pending.begin(float(self.agenda.window_at(index, self.agenda.window)))
+        full = self.agenda.window
+        # fewer at an epoch's end; a loader that gives more than its length says has windows of one batch from there on
+        self.pending.begin(float(full if self.agenda.full else max(1, min(full, self.agenda.num_batches - index))))
 
     def _micro(self, batch: Any, index: int) -> Any:
         plan = self.plan
@@ -192,5 +194,4 @@ def _backward_to(module: LightningModule, strategy: Strategy) -> Callable[..., N
 
 def _may_end_epoch(hook: Hook) -> bool:
     """Return whether a hook may return -1: one that is annotated to return None does not."""
-    own = hook.func if isinstance(hook, BoundHook) else hook
-    return getattr(own, "__annotations__", {}).get("return", "") not in (None, "None")
+    return getattr(inner(hook), "__annotations__", {}).get("return", "") not in (None, "None")
