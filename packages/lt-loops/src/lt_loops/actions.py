@@ -237,8 +237,7 @@ class TrainerActions(TrainerView):
         if self._run is None or not self.is_global_zero:
             return
         at = max(self.global_step - 1, 0) if step is None else step
-        if not self._run.log.show(name, value, at):
-            self._run.log.keep(name, value, at, os.path.join(self.log_dir or ".", "media"))  # noqa: PTH118
+        self._run.log.show(name, value, at, os.path.join(self.log_dir or ".", "media"))  # noqa: PTH118
 
     def trial(self, max_steps: int, **overrides: Any) -> Trial:
         """Train for a few steps on a snapshot that is restored exactly, for finders; in an evaluation: evaluate.

@@ -170,18 +170,11 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
         **unknown: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
-        settings = Settings.checked(with_environment({**given, **unknown}), look_up)
+        self._settings = settings = Settings.checked(with_environment({**given, **unknown}), look_up)
         with silenced(settings.silence):
-            self._set_up(settings)
-
-    def _set_up(self, settings: Settings) -> None:
-        self._settings = settings
-        self._parts = resolve(settings)
-        self._limits = Limits.of(settings)
-        self._fitted: Run | None = None
-        for dialect in dialects(set().union(*map(spoken_by, self.callbacks))):
-            dialect.before_run(self, None, self.callbacks)
-        self._hinted = ""
+            self._parts, self._limits, self._hinted = resolve(settings), Limits.of(settings), ""
+            for dialect in dialects(set().union(*map(spoken_by, self.callbacks))):
+                dialect.before_run(self, None, self.callbacks)
         if self.strategy.one_process and (job := self.strategy.placement.environment).world_size > 1:
             self.print(
                 f"strategy={self.strategy.name!r}: this process trains alone, as one of {job.world_size} (rank "

@@ -82,7 +82,7 @@ def capture(run: Run, contents: Contents) -> tuple[StateDict, Exception | None]:
     tree |= run.weights.state(unsaved)
     if whole:
         manual = not run.module.automatic_optimization
-        tree["loops"] = _loop_counters(position, data.length, len(training.optimizers), manual=manual)
+        tree["loops"] = _loop_counters(position, data.length, len(tree["optimizer_states"]), manual=manual)
         tree["lt"] = {
             "loaders": dict(loaders.epochs),
             **training.shared_state(),

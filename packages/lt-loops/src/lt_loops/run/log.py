@@ -58,7 +58,7 @@ class Log(Owner):
         self._all: list[Logger] = list(context.job.parts.loggers)
         self.active = bool(self._all)
         # to which this rank sends; first those that keep rows, as another one may never return
-        self._loggers = [] if self._strategy.rank else sorted(self._all, key=lambda logger: not logger.takes_tensors)
+        self._loggers = [] if self._recorder.rank else sorted(self._all, key=lambda logger: not logger.takes_tensors)
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self.file_at = (0, 0)
         self._kept: dict[int, deque[dict[str, Any]]] = {id(each): deque(maxlen=_KEPT_ROWS) for each in self._loggers}
@@ -95,7 +95,7 @@ class Log(Owner):
     def choose_versions(self, saved: Saved | None) -> None:
         """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
         states = dict(enumerate(saved.shared.get("loggers", []) if saved else []))
-        strategy, is_first = self._strategy, self._strategy.rank == 0
+        strategy, is_first = self._strategy, self._recorder.rank == 0
         for index, logger in enumerate(self._all):
             if (state := states.get(index)) is not None and is_first:
                 self.guarded(logger, logger.load_state_dict, state)
@@ -145,7 +145,7 @@ class Log(Owner):
             self._recorder.load_state_dict(saved.own["recorder"])
             return
         sums = merged_sums([state["recorder"] for state in saved.by_rank], self._module)
-        if self._strategy.rank:
+        if self._recorder.rank:
             sums |= {"pages": [], "metrics": {}}
         self._recorder.load_state_dict(sums)
 
@@ -194,7 +194,7 @@ class Log(Owner):
             values = row if logger.takes_tensors else {name: as_number(value) for name, value in row.items()}
             self._kept[id(logger)].append({"metrics": values, "step": place})
             self._send_kept(logger)
-        if self._history is not None and self._strategy.rank == 0:
+        if self._history is not None and self._recorder.rank == 0:
             self._history.add(row, place)
 
     def _send_kept(self, logger: Logger) -> None:
@@ -224,18 +224,16 @@ class Log(Owner):
                 )
         return position.step or self.file_at[0] if self._history is None else max(position.step - 1, 0)
 
-    def show(self, name: str, value: Any, step: int) -> bool:
-        """Hand an image, a text or other media to every logger; return whether any of them shows it."""
-        shown: list[bool] = []
-        self.each(lambda logger: shown.append(logger.log_media(name, value, step)))
-        return any(shown)
-
-    def keep(self, name: str, value: Any, step: int, folder: str) -> None:
-        """Write a file for a value that no logger can show; say so once.
+    def show(self, name: str, value: Any, step: int, folder: str) -> None:
+        """Hand an image, a text or other media to every logger; write a file where none shows it, and say so once.
 
         Raises:
             LogError: for a value that cannot be a file either, and without lt-loggers.
         """
+        shown: list[bool] = []
+        self.each(lambda logger: shown.append(logger.log_media(name, value, step)))
+        if any(shown):
+            return
         write = plugins.find("defaults", "media")
         if write is None:
             raise LogError(
