@@ -1,5 +1,6 @@
 """Calls of ``self.log``: their names, the size of their batch, and calls that are made later or never."""
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,11 +45,5 @@ class Deferred:
         self._calls.append((self._name, value, self.given, batch_size))
 
 
-class Dropped(list[Any]):
-    """Where calls go that are never made: of batches that stand in for no sample."""
-
-    def append(self, call: Any) -> None:
-        """Keep nothing."""
-
-
-DROPPED = Dropped()
+DROPPED: Any = deque(maxlen=0)
+"""Keeps no call: for batches that stand in for no sample."""

@@ -48,8 +48,7 @@ class RunRecorder(Recorder):
         callbacks: the run's, which may have metric objects too.
         stepping: groups in which something goes to the loggers step by step.
         values: the values that others read, by kind (``"callback"``, ``"logged"``, ``"bar"``) and name.
-        deferred: the one place that says what becomes of a call of ``self.log``: None where it is made now, a list
-            that keeps it for :meth:`log`, or ``DROPPED``.
+        deferred: None where a call of ``self.log`` is made now, a list that keeps it for :meth:`log`, or ``DROPPED``.
     """
 
     slots: dict[str, Slot] | None = None

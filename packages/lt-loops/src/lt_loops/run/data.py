@@ -195,9 +195,8 @@ class TrainingData(Owner):
         if place is not None and self.feed is not None:
             self.feed.load_state_dict(place)
             self._place = place
-            position, here = self._position, self.feed.batches_done
-            if not position.exhausted and here != position.batch:  # the epoch's batches are other ones now
-                position.validated, position.batch = here if position.validated == position.batch else -1, here
+            if not self._position.exhausted:
+                self._position.stand_at(self.feed.batches_done)
         state = saved.own if saved.same_ranks else saved.same_shard
         if state is not None:
             self._generators = state["generators"]

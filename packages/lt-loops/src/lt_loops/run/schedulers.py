@@ -30,9 +30,9 @@ class Schedulers(Owner):
         self._own_step: Hook | None = None
 
     def configure(self, configs: list[SchedulerConfig]) -> None:
-        self.configs, own = configs, defines(self._module, "lr_scheduler_step")
-        hook, policy = self._module.lr_scheduler_step, self._job.policy
-        self._own_step = adapted(hook, "lr_scheduler_step", policy) if own else None
+        self.configs, name = configs, "lr_scheduler_step"
+        own = defines(self._module, name)
+        self._own_step = adapted(self._module.lr_scheduler_step, name, self._job.policy) if own else None
 
     def step(self, interval: str, count: int) -> None:
         """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1.

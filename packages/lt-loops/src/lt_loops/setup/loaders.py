@@ -89,9 +89,8 @@ class Loaders:
 
         So a resumed run asks like the first one, and random draws of making loaders change nothing else.
         """
-        before, epoch = self.generators.get(kind), position.epoch
-        position.epoch = self.epochs.setdefault(kind, epoch)
-        try:
+        before = self.generators.get(kind)
+        with position.as_in(self.epochs.setdefault(kind, position.epoch)):
             if before is not None:
                 with preserve_generators():
                     restore_generators(before)
@@ -101,8 +100,6 @@ class Loaders:
             if states_beside(before):
                 self.generators[kind] = before
             return found
-        finally:
-            position.epoch = epoch
 
     def forget(self, kind: str) -> None:
         """Ask the method again next time (``reload_dataloaders_every_n_epochs``)."""

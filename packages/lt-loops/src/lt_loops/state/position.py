@@ -1,5 +1,7 @@
 """Where a run stands, as plain numbers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from torch import Tensor
@@ -66,6 +68,20 @@ class Position:
         """Count a window of ``before`` batches in ``now``; return whether its done part is a whole number."""
         self.micro, rest = divmod(self.micro * now, before)
         return not rest
+
+    @contextmanager
+    def as_in(self, epoch: int) -> Iterator[None]:
+        """Say for a while that it is this epoch."""
+        here, self.epoch = self.epoch, epoch
+        try:
+            yield
+        finally:
+            self.epoch = here
+
+    def stand_at(self, batch: int) -> None:
+        """Stand where it does in an epoch whose batches are other ones now, of which ``batch`` are done here."""
+        if batch != self.batch:
+            self.validated, self.batch = batch if self.validated == self.batch else -1, batch
 
     def state_dict(self) -> StateDict:
         return asdict(self)
