@@ -166,7 +166,8 @@ def test_the_modules_own_scheduler_step_is_looked_at_once_not_in_every_step(net,
     looked, stepped = [], []
     monkeypatch.setattr(schedulers, "adapted", lambda hook, name, policy: looked.append(name) or hook)
     net.lr_scheduler_step = lambda scheduler, metric: stepped.append(metric)
-    job = SimpleNamespace(module=net, limits=None, settings=None, strategy=None, policy=Policy())
+    parts = SimpleNamespace(strategy=None)
+    job = SimpleNamespace(module=net, limits=None, settings=None, parts=parts, policy=Policy())
     owner = schedulers.Schedulers(SimpleNamespace(job=job, position=None, agenda=None, recorder=None), None)
     owner.configure(parse_optimizers(([a], [{"scheduler": Odd(a), "interval": "step"}]), net).schedulers)
     for count in (1, 2, 3):
