@@ -72,6 +72,13 @@ class Eager(DDP):  # takes the step twice
         super().optimizer_step(optimizer, closure)
         return super().optimizer_step(optimizer)
 
+class Firstborn(DDP):  # of several optimizers, only the first takes steps
+    def setup(self, module, make_optimizers, precision):
+        module, self._all = super().setup(module, make_optimizers, precision)
+        return module, self._all
+    def optimizer_step(self, optimizer, closure=None):
+        return super().optimizer_step((self._all or [optimizer])[0], closure)
+
 class Everywhere(DDP):  # every rank writes the file
     def save_checkpoint(self, io, tree, path):
         io.save_checkpoint(tree, path)
@@ -386,6 +393,7 @@ CAUGHT_BY = [
     ("WrongSign", "training_converges_where_plain_torch_does"),
     ("PowerLess", "training_converges_where_plain_torch_does"),
     ("ForgetsErrors", "replicas_that_differ_go_on_as_they_were_when_a_run_resumes"),
+    ("Firstborn", "two_optimizers_train_as_one_over_the_parameters_of_both"),
     ("Eager", "twenty_steps_of_adam_equal_plain_torch_on_the_joined_batches"),
 ]
 

@@ -166,4 +166,4 @@ class AcceleratorKit(Kit):
 def _initialised(accelerator: Accelerator) -> bool:
     """Return whether torch has started this kind of device in this process."""
     ask = getattr(getattr(torch, accelerator.device_type, None), "is_initialized", None)
-    return bool(ask()) if ask is not None else False
+    return bool(ask and ask())

@@ -31,6 +31,7 @@ __all__ = ["EnvironmentKit"]
 _KEPT = ("HOME", "LANG", "PATH", "PYTHONPATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "USER")
 """Variables that no scheduler sets."""
 
+_WHO = ("rank", "local_rank", "world_size")
 _LOOPBACK = ("", "127.0.0.1", "localhost", "::1")
 
 
@@ -187,7 +188,7 @@ class EnvironmentKit(Kit):
             clear = isinstance(error, ConfigError) or name in message or (value is not None and value in message)
         else:
             message = f"rank {place.rank} of {place.world_size} takes itself for {found}"
-            clear = found is None or _who(found) == _who(place)
+            clear = found is None or all(getattr(found, name) == getattr(place, name) for name in _WHO)
         assert clear, f"with {name}={value!r}: {message}"
 
 
@@ -197,12 +198,7 @@ def _set(variables: Mapping[str, object]) -> None:
     os.environ.update({name: str(value) for name, value in variables.items()})
 
 
-def _who(environment: Environment) -> tuple[int, ...]:
-    return environment.rank, environment.local_rank, environment.world_size
-
-
-def _numbers(environment: Environment) -> tuple[int, ...]:
-    e = environment
+def _numbers(e: Environment) -> tuple[int, ...]:
     return e.rank, e.local_rank, e.node_rank, e.world_size, e.local_world_size, e.nodes
 
 

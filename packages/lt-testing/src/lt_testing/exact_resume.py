@@ -35,13 +35,13 @@ def assert_resumes_exactly(
         AssertionError: with the first difference, and the moment after which it appears.
     """
     with preserve_generators(), tempfile.TemporaryDirectory() as folder:
-        whole = _Witness(stop_after=None, path="")
+        whole = _Witness()
         expected = _run(make_trainer, make_model, make_data, whole, Path(folder, "whole"), None)
         for moment in _moments(whole) if moments is None else moments:
             path = str(Path(folder, f"stopped_{moment}.ckpt"))
-            stopped = _Witness(stop_after=moment, path=path)
+            stopped = _Witness(moment, path)
             _run(make_trainer, make_model, make_data, stopped, Path(folder, f"run_{moment}"), None)
-            resumed = _Witness(stop_after=None, path="")
+            resumed = _Witness()
             found = _run(make_trainer, make_model, make_data, resumed, Path(folder, f"run_{moment}"), path)
             _compare(f"stopped after batch {moment} and resumed", whole.seen[moment:], resumed.seen, expected, found)
 
@@ -55,7 +55,7 @@ class _Witness(Callback):
 
     priority = -1000
 
-    def __init__(self, stop_after: int | None, path: str) -> None:
+    def __init__(self, stop_after: int | None = None, path: str = "") -> None:
         self.stop_after, self.path = stop_after, path
         self.seen: list[tuple[int, int, str, str]] = []
         self.batches_of_epochs: list[int] = []

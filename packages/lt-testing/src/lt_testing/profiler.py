@@ -224,14 +224,8 @@ class ProfilerKit(Kit):
             profiler.step()
 
     def _trainer(self, folder: Path, **arguments: Any) -> Any:
-        wanted = {
-            "profiler": self.make_profiler(folder),
-            "max_epochs": 2,
-            "devices": 1,
-            "num_sanity_val_steps": 1,
-            **arguments,
-        }
-        return quiet_trainer(self, folder, **wanted)
+        mine = {"profiler": self.make_profiler(folder)} | arguments
+        return quiet_trainer(self, folder, max_epochs=2, devices=1, num_sanity_val_steps=1, **mine)
 
 
 def _fail(error: Exception) -> None:

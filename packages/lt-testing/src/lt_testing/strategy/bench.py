@@ -14,7 +14,7 @@ from lt_core.environment import Environment
 from lt_core.precision import Precision
 from lt_core.strategy import Placement, Strategy
 
-__all__ = ["Batch", "Bench", "SkippedError", "SmallNet", "Tree", "assert_states_close"]
+__all__ = ["Batch", "Bench", "SkippedError", "SmallNet", "Tree"]
 
 Batch = tuple[Tensor, Tensor]
 Tree = dict[str, Any]
@@ -87,7 +87,7 @@ class Bench:
         environment: Environment,
         placement: Placement,
         folder: Path,
-        tolerance: float = 1e-6,
+        tolerance: float,
     ) -> None:
         """Take the strategy's factory and this rank's place."""
         self.made, self.environment, self.placement = make, environment, placement
@@ -187,6 +187,12 @@ class Bench:
         with strategy.accumulating(module, last):
             strategy.backward(step(strategy.to_device(batch), 0))
 
+    def step(self, strategy: Strategy, module: nn.Module, optimizer: Optimizer, index: int) -> None:
+        """Take one step of one optimizer by batch ``index``."""
+        optimizer.zero_grad()
+        self.backward(strategy, module, self.batch(index))
+        strategy.optimizer_step(optimizer)
+
     def plain(
         self,
         module: nn.Module,
@@ -198,15 +204,7 @@ class Bench:
     ) -> nn.Module:
         """Train the module by plain torch on the joined batches of all ranks, in this process; return it."""
         optimizer = make_optimizer(module.parameters())
-        for number in range(steps):
-            optimizer.zero_grad()
-            for micro in range(window):
-                index = number * window + micro
-                loss = module.training_step(self.joined(index), index) / window  # type: ignore[operator]
-                loss.backward()
-            if clip is not None:
-                nn.utils.clip_grad_norm_(module.parameters(), clip)
-            optimizer.step()
+        train_plainly(module, optimizer, map(self.joined, range(steps * window)), window, clip)
         return module
 
     # ---- comparing ---------------------------------------------------------------------------------------------------
@@ -216,8 +214,14 @@ class Bench:
         return copy.deepcopy(strategy.full_module_state(module))
 
     def assert_close(self, mine: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
-        """Assert that two state dicts hold the same numbers, up to rounding."""
-        assert_states_close(mine, theirs, self.tolerance)
+        """Assert that two state dicts have the same keys, in order, and the same numbers up to rounding."""
+        assert list(mine) == list(theirs)
+        for name, value in mine.items():
+            try:
+                torch.testing.assert_close(value, theirs[name], rtol=10 * self.tolerance, atol=self.tolerance)
+            except AssertionError as error:
+                error.add_note(f"({name})")
+                raise
 
     def assert_gradients_of(self, module: nn.Module, batch: Batch, share: float = 1.0) -> None:
         """Assert that all parameters have plain torch's gradients of a batch, times ``share``."""
@@ -239,12 +243,13 @@ class Bench:
                 assert torch.equal(value, other[name]), f"{name} differs between ranks {self.rank} and {rank}"
 
 
-def assert_states_close(mine: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float = 1e-6) -> None:
-    """Assert that two state dicts have the same keys, in order, and the same numbers up to ``tolerance``."""
-    assert list(mine) == list(theirs)
-    for name, value in mine.items():
-        try:
-            torch.testing.assert_close(value, theirs[name], rtol=10 * tolerance, atol=tolerance)
-        except AssertionError as error:
-            error.add_note(f"({name})")
-            raise
+def train_plainly(module: Any, optimizer: Optimizer, batches: Iterable[Batch], window: int, clip: float | None) -> None:
+    """Train by plain torch: each ``window`` of batches is a step, its gradients clipped to the norm ``clip``."""
+    optimizer.zero_grad()
+    for index, batch in enumerate(batches, start=1):
+        (module.training_step(batch, index) / window).backward()
+        if index % window == 0:
+            if clip is not None:
+                nn.utils.clip_grad_norm_(module.parameters(), clip)
+            optimizer.step()
+            optimizer.zero_grad()

@@ -1,8 +1,8 @@
 """A check: a function that runs on every rank, and the conditions under which it does not apply."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
+from typing import NamedTuple
 
 from lt_core.strategy import Capabilities
 from lt_testing.strategy.bench import Bench
@@ -15,8 +15,7 @@ _MODULES = ("placing", "stepping", "talking", "saving", "training")
 Run = Callable[[Bench], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
+class Check(NamedTuple):
     """One check.
 
     Attributes:
@@ -51,7 +50,7 @@ def check(*, unless: tuple[str, ...] = (), needs: tuple[str, ...] = (), ranks: i
         return f"needs {ranks} ranks" if world_size < ranks else None
 
     def register(run: Run) -> Run:
-        CHECKS[run.__name__] = Check(run=run, skip=skip)
+        CHECKS[run.__name__] = Check(run, skip)
         return run
 
     return register

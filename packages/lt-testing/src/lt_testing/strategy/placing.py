@@ -1,7 +1,6 @@
 """Checks of place: ranks, devices, shards, setup, bind."""
 # ruff: noqa: D103  a check's name is its sentence
 
-import copy
 import pickle
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from lt_core.precision import Precision
 from lt_core.strategy import Capabilities, Strategy
 from lt_testing.strategy.bench import Bench, SmallNet, sgd
 from lt_testing.strategy.checks import check
+from lt_testing.training import copies
 
 
 class Point(NamedTuple):
@@ -99,7 +99,7 @@ def ranks_still_talk_after_the_end_of_a_run(bench: Bench) -> None:
 
 @check()
 def a_strategy_can_be_pickled_and_copied_before_its_launch(bench: Bench) -> None:
-    for made in (pickle.loads(pickle.dumps(bench.placed())), copy.deepcopy(bench.placed())):
+    for made in copies(bench.placed()):
         assert isinstance(made, Strategy)
         assert made.name == bench.placed().name
 

@@ -34,14 +34,6 @@ def _saved(bench: Bench, steps: int = 3) -> tuple[Strategy, nn.Module, Path]:
     return strategy, module, path
 
 
-def _restore(strategy: Strategy, tree: Tree) -> Any:
-    def prepare(module: nn.Module, optimizer: Optimizer) -> None:
-        strategy.load_module_state(module, tree["state_dict"])
-        strategy.load_optimizer_state(module, optimizer, tree["optimizer_states"][0])
-
-    return prepare
-
-
 @check()
 def the_full_state_loads_into_a_plain_module(bench: Bench) -> None:
     strategy = bench.strategy()
@@ -126,7 +118,12 @@ def every_rank_reads_back_what_was_saved(bench: Bench) -> None:
 def a_restored_run_goes_on_as_the_uninterrupted_one(bench: Bench) -> None:
     _, _, path = _saved(bench, steps=3)
     strategy = bench.strategy()
-    restore = _restore(strategy, strategy.load_checkpoint(bench.io, path))
+    tree = strategy.load_checkpoint(bench.io, path)
+
+    def restore(module: nn.Module, optimizer: Optimizer) -> None:
+        strategy.load_module_state(module, tree["state_dict"])
+        strategy.load_optimizer_state(module, optimizer, tree["optimizer_states"][0])
+
     module, _ = bench.train(strategy, SmallNet(seed=9), steps=3, start=3, prepare=restore)
     bench.assert_close(bench.weights(strategy, module), bench.plain(SmallNet(), steps=6).state_dict())
 

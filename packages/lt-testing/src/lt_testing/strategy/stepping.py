@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core.errors import ConfigError
 from lt_core.precision import Precision
 from lt_testing.strategy.bench import Batch, Bench, SmallNet, sgd
 from lt_testing.strategy.checks import check
 
 _adam = partial(torch.optim.Adam, lr=0.01)
-_slow_sgd = partial(torch.optim.SGD, lr=0.02)
 _adamw = partial(torch.optim.AdamW, lr=0.01, weight_decay=0.1)
 
 
@@ -81,7 +81,7 @@ class Shaken(nn.Module):
 @check(unless=("exact",))
 def training_converges_where_plain_torch_does(bench: Bench) -> None:
     strategy = bench.strategy()
-    module, _ = bench.train(strategy, Shaken(0.1 * (bench.rank + 1)), _slow_sgd, steps=300)
+    module, _ = bench.train(strategy, Shaken(0.1 * (bench.rank + 1)), partial(torch.optim.SGD, lr=0.02), steps=300)
     found = bench.weights(strategy, module)["weight"][16:, 16:].mean().item()
     mean = 0.1 * (bench.world_size + 1) / 2
     assert abs(found / mean - 1) < 0.5, f"weights that plain torch moves from 0 to {mean:.3g} are at {found:.3g}"
@@ -173,6 +173,22 @@ def an_optimizer_step_runs_its_closure(bench: Bench) -> None:
     assert calls == [1]
 
 
+@check(needs=("exact",))
+def two_optimizers_train_as_one_over_the_parameters_of_both(bench: Bench) -> None:
+    strategy, net = bench.strategy(), SmallNet()
+    parts = net.body, net.head
+    try:
+        module, optimizers = strategy.setup(net, lambda: [sgd(part.parameters()) for part in parts], Precision())
+    except ConfigError as refusal:
+        bench.skip(str(refusal))
+    for index in range(3):
+        module.zero_grad()
+        bench.backward(strategy, module, bench.batch(index))
+        for optimizer in optimizers:
+            strategy.optimizer_step(optimizer)
+    bench.assert_close(bench.weights(strategy, module), bench.plain(SmallNet(), steps=3).state_dict())
+
+
 @check()
 def every_phase_can_tell_that_a_batch_is_done(bench: Bench) -> None:
     strategy = bench.strategy()
@@ -202,9 +218,7 @@ def parameters_unfrozen_during_training_are_reduced_from_then_on(bench: Bench) -
     for unfreeze in (False, True, True):
         if unfreeze:
             module.head.requires_grad_(True)
-        optimizer.zero_grad()
-        bench.backward(strategy, ready, bench.batch(int(unfreeze)))
-        strategy.optimizer_step(optimizer)
+        bench.step(strategy, ready, optimizer, int(unfreeze))
     bench.assert_equal_on_ranks(strategy, bench.weights(strategy, ready))
 
 
@@ -241,9 +255,7 @@ def evaluation_between_steps_changes_nothing(bench: Bench) -> None:
     ready, (optimizer,) = strategy.setup(module, lambda: [sgd(module.parameters())], Precision())
     validate = strategy.bind(ready, "validation_step")
     for index in range(3):
-        optimizer.zero_grad()
-        bench.backward(strategy, ready, bench.batch(index))
-        strategy.optimizer_step(optimizer)
+        bench.step(strategy, ready, optimizer, index)
         ready.eval()
         with torch.no_grad():
             validate(strategy.to_device(bench.batch(index)), index)

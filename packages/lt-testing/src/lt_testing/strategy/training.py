@@ -16,7 +16,8 @@ from lt_testing.strategy.bench import (
     Batch,
     Bench,
     SmallNet,
-    assert_states_close,
+    sgd,
+    train_plainly,
 )
 from lt_testing.strategy.checks import check
 from lt_testing.training import QUIET
@@ -29,7 +30,6 @@ class Lit(LightningModule):
         """Make the parameters from ``seed``."""
         super().__init__()
         self.net = SmallNet(seed)
-        self.seen: list[Tensor] = []
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss."""
@@ -48,7 +48,7 @@ class Lit(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return SGD with momentum."""
-        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+        return sgd(self.parameters())
 
 
 class Manual(Lit):
@@ -100,13 +100,18 @@ def _trainer(bench: Bench, **arguments: Any) -> Any:
     make = plugins.find("trainers", "default")
     if make is None or (bench.world_size > 1 and plugins.find("data", "feed") is None):
         bench.skip("needs the Trainer and sharded data: lt-loops and lt-data")
-    given = {"max_epochs": 1, "num_sanity_val_steps": 0, "accelerator": bench.placement.accelerator, **arguments}
     return make(
         devices=len(bench.placement.devices),
         strategy=bench.made(),
         plugins=[bench.environment],
         default_root_dir=str(bench.folder),
-        **{**QUIET, **given},
+        **{
+            **QUIET,
+            "accelerator": bench.placement.accelerator,
+            "max_epochs": 1,
+            "num_sanity_val_steps": 0,
+            **arguments,
+        },
     )
 
 
@@ -115,16 +120,7 @@ def _by_hand(bench: Bench, samples: int, *, window: int = 1, clip: float | None 
     module = Lit()
     optimizer = module.configure_optimizers()
     for _ in range(epochs):
-        optimizer.zero_grad()
-        batches = list(_loader(bench, samples, joined=True))
-        for index, batch in enumerate(batches):
-            loss = module.net.training_step(batch, index) / window
-            loss.backward()  # type: ignore[no-untyped-call]
-            if (index + 1) % window == 0:
-                if clip is not None:
-                    torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
-                optimizer.step()
-                optimizer.zero_grad()
+        train_plainly(module, optimizer, _loader(bench, samples, joined=True), window, clip)
     return module.state_dict()
 
 
@@ -225,4 +221,4 @@ def replicas_that_differ_go_on_as_they_were_when_a_run_resumes(bench: Bench) -> 
     first.save_checkpoint(path)
     second = _trainer(bench, max_epochs=2)
     second.fit(Lit(seed=3), _loader(bench, samples), ckpt_path=str(path))
-    assert_states_close(second.model.state_dict(), whole.model.state_dict(), bench.tolerance)
+    bench.assert_close(second.model.state_dict(), whole.model.state_dict())
