@@ -38,6 +38,7 @@ SAYS = {
     "basics/preempted_validation.py": "without the signal: val_loss 0.173529",
     "basics/recompute.py": "The same names and weights, bit for bit: True",
     "basics/result.py": "The best learning rate is 0.3",
+    "basics/schedule_free.py": "without a schedule: val_loss 0.",
     "basics/serving.py": "trained, of any number of images: serves:",
     "basics/slurm.py": "Trained to step 20, max_epochs=2 reached",
     "basics/uploads.py": "there: ['epoch=2-step=24.ckpt', 'epoch=3-step=32.ckpt', 'epoch=4-step=40.ckpt', 'last.ckpt']",
