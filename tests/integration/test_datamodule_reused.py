@@ -438,7 +438,7 @@ def test_an_empty_list_of_loaders_runs_nothing_and_says_so(stage, none):
 @pytest.mark.parametrize("none", [[], (), {}], ids=repr)
 def test_a_fit_with_an_empty_list_of_validation_loaders_does_not_validate(none):
     module = OwnData()
-    with pytest.warns(match="no validation loader.*LT215"):
+    with pytest.warns(match="holds no loader.*LT215"):
         make_trainer().fit(module, DataLoader(TensorDataset(torch.ones(4, 1))), none)
     assert module.seen["fit"]
     assert not module.seen["validate"]

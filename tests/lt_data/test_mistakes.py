@@ -68,6 +68,25 @@ def test_a_length_that_is_not_true(kit, says, gives):
         list(kit.make_feed(Loader(), stage="fit"))
 
 
+def test_a_length_that_is_not_true_is_told_once_a_run_whatever_each_epoch_gives(kit):
+    class Loader:
+        gives = 0
+
+        def __len__(self):
+            return 1
+
+        def __iter__(self):
+            self.gives += 2
+            return iter([torch.zeros(1)] * self.gives)
+
+    feed = kit.make_feed(Loader(), stage="fit")
+    with pytest.warns(LtWarning, match="says that it has 1 batches and gave 2.*LT411"):
+        list(feed)
+    for epoch in (1, 2):  # another warning would be an error
+        feed.set_epoch(epoch)
+        assert len(list(feed)) == 2 + 2 * epoch
+
+
 def test_a_loader_that_grows_between_epochs_is_followed(kit):
     batches = [torch.zeros(1)]
     feed = kit.make_feed(batches, stage="fit")

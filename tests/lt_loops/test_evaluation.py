@@ -3,6 +3,7 @@
 import signal
 import sys
 import warnings
+from importlib import import_module
 from importlib.util import find_spec
 from typing import ClassVar
 
@@ -485,17 +486,18 @@ def test_a_validation_loader_without_a_step_is_told(trainer):
         trainer().fit(NoStep(), numbers(), numbers())
 
 
-@pytest.mark.parametrize("off", ["the step", "the limit", "nothing"])
-def test_a_step_without_a_validation_loader_is_told_unless_it_is_meant(trainer, off, recwarn):
+@pytest.mark.parametrize("off", ["the step", "the limit", "the loader", "nothing"])
+def test_a_step_is_told_of_an_empty_list_of_validation_loaders_and_of_no_argument_nothing(trainer, off, recwarn):
     warnings.simplefilter("always")
 
     class Half(Doubles):
         if off == "the step":
             validation_step = None
 
-    trainer(**({"limit_val_batches": 0} if off == "the limit" else {})).fit(Half(), numbers())
+    none = None if off == "the loader" else []
+    trainer(**({"limit_val_batches": 0} if off == "the limit" else {})).fit(Half(), numbers(), none)
     told = [str(found.message) for found in recwarn if "LT215" in str(found.message)]
-    assert [text[:38] for text in told] == (["Half has a validation_step, but there "] if off == "nothing" else [])
+    assert ["holds no loader" in text for text in told] == [True] * (off == "nothing")
 
 
 @pytest.mark.parametrize(
@@ -505,6 +507,22 @@ def test_a_misspelt_hook_is_told_with_the_near_name(wrote, meant, trainer):
     module = type("Misspelt", (Doubles,), {wrote: lambda self, *args: None})()
     with pytest.warns(UserWarning, match=rf"Misspelt.{wrote} is not a hook.*'{meant}'"):
         trainer().fit(module, numbers())
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages", "project"])
+@pytest.mark.parametrize("name", ["on_train_epoch_ends", "needs_closures"])
+def test_near_misses_are_told_of_the_users_classes_and_not_of_an_installed_package_s(
+    name, folder, trainer, tmp_path, monkeypatch, recwarn
+):
+    warnings.simplefilter("always")
+    (tmp_path / folder).mkdir()
+    value = "lambda self: None" if name.startswith("on_") else "True"
+    (tmp_path / folder / "brought.py").write_text(f"class Brought:\n    {name} = {value}\n")
+    monkeypatch.syspath_prepend(tmp_path / folder)
+    monkeypatch.delitem(sys.modules, "brought", raising=False)
+    trainer().fit(type("Mine", (import_module("brought").Brought, Doubles), {})(), numbers())
+    told = [str(found.message) for found in recwarn if f"Mine.{name}" in str(found.message)]
+    assert len(told) == (folder == "project")
 
 
 @pytest.mark.parametrize(

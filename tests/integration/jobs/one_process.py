@@ -240,7 +240,7 @@ def main():
         return
     net = Net()
     if SCENARIO.startswith("hints"):
-        trainer(2, strategy=SCENARIO.split()[-1], max_epochs=None, max_steps=2).fit(Hinted(), loader())
+        trainer(2, strategy=SCENARIO.split()[-1], max_epochs=None, max_steps=2).fit(Hinted(), loader(), [])
         return
     if SCENARIO == "one process alone":  # as "all calls" begins
         made = trainer(1)

@@ -298,7 +298,6 @@ def run_by_time(ranks):
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", message=r".*\[LT215\]")  # fits without validation are meant
     world_size = int(sys.argv[2])
     results = {name: run(name, world_size) for name in (ON_THREE if world_size == 3 else CASES)}
     results["time"] = run_by_time(world_size)

@@ -29,6 +29,8 @@ class LoaderFeed(Feed):
     within the epoch (``inside``), and its state across epochs (``rest``).
     """
 
+    _miscounted = False
+
     def __init__(
         self,
         loader: Any,
@@ -296,11 +298,11 @@ class LoaderFeed(Feed):
                 "anew.",
                 code="LT410",
             )
-        if expected is not None and got != expected:
+        if got != expected is not None and not self._miscounted:
+            self._miscounted = True  # once: each epoch may give another number
             warn(
-                f"{type(self.loader).__name__} says that it has {expected} batches and gave {got} in epoch "
-                f"{self._epoch}. Correct its __len__, or remove it: progress, limits and val_check_interval rely on "
-                "it.",
+                f"{type(self.loader).__name__} says that it has {expected} batches and gave {got}. Correct its "
+                "__len__, or remove it: progress, limits and val_check_interval rely on it.",
                 code="LT411",
             )
 

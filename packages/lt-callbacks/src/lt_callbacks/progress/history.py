@@ -13,7 +13,6 @@ BEST = "*"
 
 _AGAIN = 30  # rows after which the heading is repeated
 _NARROW, _CALM = 5, 8  # columns of a short number, and of any
-_FULL = _CALM + len(BEST)
 
 
 class _Head(NamedTuple):
@@ -63,10 +62,10 @@ class History:
         lines: list[str] = []
         if wider or room != self._room or self._rows >= _AGAIN:
             first = not self._widths
-            # the best value is marked: room for each value that may come
-            widths = self._widths | {
-                head: max(width, _FULL * cells[head].endswith(BEST)) for head, width in wider.items()
-            }
+            full = {
+                head: _CALM + 1 for head in wider if cells[head].endswith(BEST)
+            }  # room for each value that may come
+            widths = self._widths | wider | full
             self._widths = {head: widths[head] for head in [*cells, *widths]}
             self._room, self._rows = room, 0
             self._columns = _layout(self._widths, room)

@@ -339,8 +339,8 @@ class ProgressBar(Callback):
         if phase is not None:
             self._lt_shown_on().finish(phase, self._lt_epoch_metrics if phase.kind == "train" else self._lt_metrics)
             phase.over = True
-        if phase is not None and phase.kind != "train":
-            self._lt_phase = None
+            if phase.kind != "train":
+                self._lt_phase = None
 
     def _lt_present(self) -> Phase | None:
         """Return the current phase, brought up to date, or None if nothing is drawn."""

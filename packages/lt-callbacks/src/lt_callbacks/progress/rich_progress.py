@@ -173,10 +173,11 @@ class RichDisplay(Display):
             return  # the next epoch, or the end, draws the bar
         if phase.nested and self._slot(phase) == "train":
             return
-        if phase.kind in self._tasks or not (phase.nested or phase.kind == "sanity"):
+        passing = phase.nested or phase.kind == "sanity"
+        if phase.kind in self._tasks or not passing:
             self.update(phase, metrics)
         task = self._tasks.pop(phase.kind, None)
-        if task is not None and (phase.nested or phase.kind == "sanity"):
+        if task is not None and passing:
             self._progress.remove_task(task)
 
     def _has_row(self, phase: Phase) -> bool:

@@ -238,12 +238,11 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _row(number: int, row: Mapping[str, object]) -> tuple[float, dict[str, float]]:
     found = {name: value for name, text in row.items() if (value := _number(text)) is not None}
-    step = found.pop("step", float(number))
-    return step, found
+    return found.pop("step", float(number)), found
 
 
 def _number(text: object) -> float | None:
-    if text is None or text == "" or isinstance(text, bool):
+    if isinstance(text, bool):
         return None
     try:
         return float(text)  # type: ignore[arg-type]

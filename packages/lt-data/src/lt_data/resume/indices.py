@@ -260,7 +260,7 @@ class Watched:
     def _note(self, number: int, state: HostState) -> None:
         if self._trust_quiet and number > _QUIET and not self._draws_late():
             warn(
-                f"{type(self.sampler).__name__} used random numbers for batch {number}, but none for the {_QUIET} "
+                f"{type(self.sampler).__name__} used random numbers for a batch, but none for the {_QUIET} or more "
                 "before it, so it was checked only now and then. A resume in this epoch may read other samples. Use "
                 "them when the epoch starts, or give it a generator of its own (an attribute torch.Generator()).",
                 code="LT448",

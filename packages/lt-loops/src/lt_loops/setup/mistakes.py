@@ -1,6 +1,8 @@
 """Mistakes found before a run: missing steps and loaders, monitors of nothing, near misses of names."""
 
 import inspect
+import re
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 
@@ -89,16 +91,9 @@ def check_steps(
                 f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
                 code="LT215",
             )
-        # lt's own modules always have a step
-        elif (
-            has_step
-            and not has_loader
-            and limits.limit_val_batches
-            and not type(module).validation_step.__module__.startswith("lt_")
-        ):
+        elif has_step and not has_loader and limits.limit_val_batches and "validate" in loaders.given:
             warn(
-                f"{name} has a validation_step, but there is no validation loader: validation is skipped. Pass "
-                "val_dataloaders=, or say that it is meant: Trainer(limit_val_batches=0).",
+                f"{name} has a validation_step, but val_dataloaders= holds no loader: validation is skipped.",
                 code="LT215",
             )
     elif not defines(module, needed := Stage(stage).step):
@@ -137,7 +132,7 @@ def _warn_of_hooks(owner: object, base: type, known: frozenset[str]) -> None:
     """Warn of public methods of a module's or callback's class that are nearly a hook of ``base``: one
     letter off, a plural, an old order of words.
     """
-    kinds = [k for k in type(owner).__mro__ if k not in base.__mro__ and not k.__module__.startswith(("torch.", "lt_"))]
+    kinds = [kind for kind in type(owner).__mro__ if kind not in base.__mro__ and _is_the_users(kind)]
     for name in dict.fromkeys(name for kind in kinds for name, value in vars(kind).items() if callable(value)):
         like_a_hook = name.startswith(_HEADS) or name.endswith(_TAILS)
         if name in known or name.startswith("_") or hasattr(base, name) or not like_a_hook:
@@ -158,7 +153,7 @@ _TAILS = ("_step", "_steps", "_dataloader", "_dataloaders", "_data", "_start", "
 
 def _warn_of_settings(owner: object) -> None:
     """Warn of attributes of a module or datamodule that are nearly, but not quite, one that lt reads."""
-    kinds = (kind for kind in type(owner).__mro__ if kind.__module__.partition(".")[0] not in _NOT_THE_USERS)
+    kinds = filter(_is_the_users, type(owner).__mro__)
     names = {name for part in (owner, *kinds) for name in vars(part)}
     for name in sorted(names.difference(_SETTINGS, _TORCHS)):
         near = nearest_name(name, _SETTINGS, slip=True)
@@ -173,7 +168,11 @@ def _warn_of_settings(owner: object) -> None:
 _TORCHS = frozenset(vars(nn.Module()))
 """Attributes that torch sets on each module."""
 
-_NOT_THE_USERS = ("builtins", "torch", "lt_core", "lt_data")
+
+def _is_the_users(kind: type) -> bool:
+    """Return whether a class is neither lt's nor an installed package's, whose names its users cannot change."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return not (kind.__module__.startswith(("builtins", "lt_")) or re.search(r"[/\\](site|dist)-packages[/\\]", file))
 
 
 def check_attribute(kind: type, name: str) -> None:
