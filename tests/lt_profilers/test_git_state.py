@@ -70,6 +70,33 @@ def test_git_makes_the_code_of_the_run_again(repository, tmp_path):
     assert not (again / "src" / "model.py").exists()
 
 
+@pytest.mark.parametrize(
+    "setting", ["diff.noprefix", "diff.mnemonicPrefix", "diff.relative", "color.diff=always", "diff.upper.textconv=wc"]
+)
+def test_the_users_settings_of_git_do_not_change_the_file(setting, repository, tmp_path):
+    name, _, value = setting.partition("=")
+    git(repository, "config", name, value or "true")
+    (repository / ".gitattributes").write_text("*.txt diff=upper\n")
+    (repository / "train.txt").write_text("a\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-m", "Two")
+    (repository / "train.txt").write_text("b\n")
+    state, _ = kept(repository / "src", tmp_path / "run")
+    git(repository, "checkout", ".")
+    git(repository, "apply", str(tmp_path / "run" / state["patch"]))
+    assert (repository / "train.txt").read_text() == "b\n"
+
+
+def test_a_repository_without_python_files_is_kept_too(repository, tmp_path):
+    git(repository, "rm", "-r", "--cached", "train.py", "src")
+    (repository / "train.py").unlink()
+    (repository / "src" / "model.py").unlink()
+    git(repository, "commit", "-m", "Two")
+    (repository / "data.bin").write_text("new")
+    _, text = kept(repository, tmp_path / "run")
+    assert "#  M data.bin" in text
+
+
 def test_index_and_files_are_left_as_they_are(repository, tmp_path):
     (repository / "train.py").write_text("a = 2\n")
     (repository / "new.py").write_text("c = 3\n")

@@ -110,7 +110,7 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
         lt-averaging: ema_weight_averaging schedule_free stochastic_weight_averaging weight_averaging
         lt-callbacks: early_stopping lambda_callback learning_rate_monitor model_checkpoint model_summary
         lt-callbacks: on_exception_checkpoint rich_model_summary rich_progress_bar timer tqdm_progress_bar
-        lt-profilers: device_stats_monitor memory_snapshot nan_guard spike_detection throughput_monitor
+        lt-profilers: device_stats_monitor git_state memory_snapshot nan_guard spike_detection throughput_monitor
         lt-tuning: backbone_finetuning batch_size_finder gradient_accumulation_scheduler learning_rate_finder
         lt-tuning: model_pruning
     """,

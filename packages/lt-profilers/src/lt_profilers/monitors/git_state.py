@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["GitState"]
 
+_AS_GIT_APPLY_READS_IT = [
+    "--binary",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-relative",
+    "--submodule=short",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+]
+"""Whatever the user's own configuration of ``git diff`` is."""
+
 
 class GitState(Callback):
     """Keeps with a run the commit of your git repository and how your files differ from it.
@@ -76,6 +88,7 @@ def _read(folder: str | os.PathLike[str]) -> tuple[str, bytes]:
     state = git("status", "--porcelain", "--branch").strip().replace(b"\n", b"\n# ")
     with TemporaryDirectory() as copies:
         index = shutil.copy(Path(git("rev-parse", "--absolute-git-dir").decode().strip(), "index"), copies)
-        git("add", "--intent-to-add", "--", ":/*.py", GIT_INDEX_FILE=index)
-        difference = git("diff", "--binary", "--no-ext-diff", "--no-color", "HEAD", GIT_INDEX_FILE=index)
+        if git("ls-files", "--others", "--exclude-standard", "--", ":/*.py"):
+            git("add", "--intent-to-add", "--", ":/*.py", GIT_INDEX_FILE=index)
+        difference = git("diff", *_AS_GIT_APPLY_READS_IT, "HEAD", GIT_INDEX_FILE=index)
     return commit, b"# commit %s\n# %s\n%s" % (commit.encode(), state, difference)
