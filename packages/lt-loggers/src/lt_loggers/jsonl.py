@@ -66,8 +66,9 @@ def json_line(row: dict[str, Any]) -> str:
     try:
         return json.dumps(row, allow_nan=False)
     except ValueError:
-        return json.dumps({name: _finite(value) for name, value in row.items()})
-
-
-def _finite(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
+        odd = {
+            name: json.dumps(value)
+            for name, value in row.items()
+            if isinstance(value, float) and not math.isfinite(value)
+        }
+        return json.dumps({**row, **odd})

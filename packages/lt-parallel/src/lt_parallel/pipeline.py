@@ -227,7 +227,8 @@ class PipelineParallel(ModelParallel):
 
     def _holders(self, part: Pipelined, count: int) -> list[int]:
         """Return, for each layer, its rank among a pipeline's ``count`` ranks."""
-        sizes = self._layers_per_rank or _even(len(part.layers), count)
+        even, rest = divmod(len(part.layers), count)
+        sizes = self._layers_per_rank or [even + (rank < rest) for rank in range(count)]
         if len(sizes) != count or sum(sizes) != len(part.layers) or min(sizes) < 1:
             raise ConfigError(
                 f"PipelineParallel(layers_per_rank={list(sizes)}): expected {count} numbers of at least 1 that add up "
@@ -445,10 +446,6 @@ def _held(module: nn.Module) -> set[int]:
 def _is_split(module: nn.Module, name: str) -> bool:
     """Return whether a parameter is spread over the ranks of a dimension already."""
     return any(name in (p.device_mesh.mesh_dim_names or ()) for p in module.parameters() if isinstance(p, DTensor))
-
-
-def _even(layers: int, ranks: int) -> list[int]:
-    return [layers // ranks + (rank < layers % ranks) for rank in range(ranks)]
 
 
 def _check_layers(part: Pipelined, module: nn.Module) -> None:

@@ -110,7 +110,12 @@ class SpeedProfiler(SimpleProfiler):
     def advice(self) -> list[Advice]:
         """Return the three settings that would help most, the best first."""
         return most_helpful(
-            self.shares(), self.hooks(), self._lt_watch, self.optimizers, self.device, self._lt_step_seconds()
+            self.shares(),
+            self.hooks(),
+            self._lt_watch,
+            self.optimizers,
+            self.device,
+            self._lt_seconds_so_far() / max(self.batches - self.watched, 1),
         )
 
     def _lt_sync_lines(self) -> list[str]:
@@ -145,9 +150,6 @@ class SpeedProfiler(SimpleProfiler):
     def _lt_main_calls(self) -> int:
         action = self.actions.get(_STEPS.get(self.stage, ""))
         return action.calls if action is not None else 0
-
-    def _lt_step_seconds(self) -> float:
-        return self._lt_seconds_so_far() / max(self.batches - self.watched, 1)
 
     def _lt_end_watching(self) -> None:
         if self._lt_watching is None:

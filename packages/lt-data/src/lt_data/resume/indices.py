@@ -25,11 +25,8 @@ def draws_once(sampler: Any) -> bool:
     """Return whether ``sampler`` draws from the process's generators at its first index only, as torch's own do."""
     if type(sampler) is BatchSampler:
         return draws_once(sampler.sampler)
-    return type(sampler) in (*_DRAW_AT_FIRST, list, tuple, range) or _is_constant(sampler)
-
-
-def _is_constant(sampler: Any) -> bool:
-    return type(sampler).__name__ == "_InfiniteConstantSampler"
+    kind = type(sampler)
+    return kind in (*_DRAW_AT_FIRST, list, tuple, range) or kind.__name__ == "_InfiniteConstantSampler"
 
 
 def samplers_of(loader: Any) -> list[Any]:

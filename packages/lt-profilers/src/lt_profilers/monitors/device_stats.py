@@ -7,15 +7,14 @@ from typing import Any
 from lt_callbacks.arguments import require_logger, require_package
 from lt_callbacks.monitors.logged_steps import LoggedSteps
 from lt_core.arguments import checks_arguments
-from lt_core.callback import Callback
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
-from lt_profilers.monitors.evaluation_axis import EvaluationAxis, in_evaluation
+from lt_profilers.monitors.evaluation_axis import EvaluationRows, in_evaluation
 
 __all__ = ["DeviceStatsMonitor"]
 
 
-class DeviceStatsMonitor(Callback):
+class DeviceStatsMonitor(EvaluationRows):
     """Sends memory, load and temperature of the device to the loggers, at the start and end of batches that are logged.
 
     Rows of an evaluation stand at the number of its batch, of all validations of the fit.
@@ -32,19 +31,9 @@ class DeviceStatsMonitor(Callback):
         self._cpu_stats = cpu_stats
         self._lt_reads_cpu = False
         self._lt_at_start, self._lt_at_end = LoggedSteps(), LoggedSteps()
-        self._lt_evaluated = EvaluationAxis()
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"validated": self._lt_evaluated.in_fit}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._lt_evaluated.in_fit = int(state_dict["validated"])
-
-    def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._lt_evaluated = EvaluationAxis()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        self._lt_evaluated.begin()
+        super().setup(trainer, pl_module, stage)
         if stage not in ("fit", "validate", "test"):
             return
         require_logger("DeviceStatsMonitor", trainer)
@@ -78,7 +67,7 @@ class DeviceStatsMonitor(Callback):
     ) -> None:
         if trainer.sanity_checking:
             return
-        number = self._lt_evaluated.next(trainer)
+        number = self._lt_next_row(trainer)
         if in_evaluation(trainer, batch_idx + 1):
             phase = "test" if trainer.testing else "validation"
             self._lt_send(trainer, f"on_{phase}_batch_end", number)

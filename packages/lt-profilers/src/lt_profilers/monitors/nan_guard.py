@@ -135,6 +135,6 @@ def _values(tensor: Tensor) -> Tensor:
     return tensor._values() if tensor.is_sparse else tensor
 
 
-def _list(names: list[str], longest: int = 5) -> str:
-    shown = ", ".join(map(repr, names[:longest]))
-    return shown if len(names) <= longest else f"{shown} and {len(names) - longest} more"
+def _list(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:5]))
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -14,11 +14,10 @@ from lt_callbacks.arguments import require_logger, whole
 from lt_callbacks.monitors.logged_steps import LoggedSteps
 from lt_core.arguments import checks_arguments
 from lt_core.batch import batch_size_of
-from lt_core.callback import Callback
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 from lt_profilers.monitors.chip_flops import available_flops as flops_of_chip
-from lt_profilers.monitors.evaluation_axis import EvaluationAxis, in_evaluation
+from lt_profilers.monitors.evaluation_axis import EvaluationRows, in_evaluation
 
 __all__ = ["ThroughputMonitor"]
 
@@ -48,7 +47,7 @@ class _Meter:
         return self.readings[0], now
 
 
-class ThroughputMonitor(Callback):
+class ThroughputMonitor(EvaluationRows):
     """Sends throughput to the loggers wherever other values are logged.
 
     Names, after the stage (``train/``): ``time`` (seconds), ``batches``, ``samples``, ``lengths`` so far;
@@ -94,22 +93,12 @@ class ThroughputMonitor(Callback):
         self._lt_flops_per_batch: float | None = None
         self._lt_left = 0.0
         self._lt_logged = LoggedSteps()
-        self._lt_evaluated = EvaluationAxis()
         self._lt_found_flops: float | None = None  # of the chip
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"validated": self._lt_evaluated.in_fit}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._lt_evaluated.in_fit = int(state_dict["validated"])
-
-    def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._lt_evaluated = EvaluationAxis()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Check that there is a logger, and look up the chip's peak."""
         require_logger("ThroughputMonitor", trainer)
-        self._lt_evaluated.begin()
+        super().setup(trainer, pl_module, stage)
         if self.available_flops == self._lt_found_flops:  # not the user's
             self.available_flops = self._lt_found_flops = flops_of_chip(
                 trainer.strategy.device, trainer.precision_plugin.name
@@ -159,7 +148,7 @@ class ThroughputMonitor(Callback):
             return
         stage = "test" if trainer.testing else "predict" if trainer.predicting else "validate"
         self._lt_count(stage, batch)
-        number = self._lt_evaluated.next(trainer)
+        number = self._lt_next_row(trainer)
         if in_evaluation(trainer, self._lt_meters[stage].batches):
             self._lt_send(trainer, stage, number)
 
