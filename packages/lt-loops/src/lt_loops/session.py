@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from traceback import walk_tb
 from types import TracebackType
 from typing import Any
@@ -69,8 +70,8 @@ class Session:
         run = self.run
         run.stopping.agree_with_ranks()  # before the handlers: a signal that comes first would stop this rank alone
         self.signals.install()
-        formats = (run.precision, run.job.parts.eval_precision)
-        if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
+        wraps = partial(is_overridden, name="wrap_step", base=Precision)
+        if wraps(run.precision) or wraps(run.job.parts.eval_precision):
             self.lent.callback(register_optimizer_step_post_hook(_forget_cast_weights).remove)
         run.begin(run.job.profiler)
         run.attach()

@@ -189,8 +189,8 @@ class Run:
         self.log = Log(self._context, self.elapsed, self.history if self.stage == "fit" else None, profiler)
 
     def look_ahead(self) -> None:
-        owners, agenda = (self.training, self.evaluation, self.log, self.stopping), self.agenda
-        agenda.due = int(min(agenda.num_batches, *(owner.next_due() for owner in owners)))
+        due = self.training.next_due(), self.evaluation.next_due(), self.log.next_due(), self.stopping.next_due()
+        self.agenda.due = int(min(self.agenda.num_batches, *due))
 
     def say(self, make: Callable[[], str]) -> None:
         """Print a text on a fit, where this process says where it stands; nothing for an empty one."""
