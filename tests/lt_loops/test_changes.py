@@ -317,7 +317,7 @@ def test_small_facts_have_lightnings_names(trainer):
     run = trainer()
     assert (run.scaler, run.distributed_sampler_kwargs) == (None, None)
     assert not hasattr(run.strategy, "lightning_module")
-    with pytest.raises(AttributeError, match="read trainer.lightning_module"):
+    with pytest.raises(AttributeError, match="Read trainer.lightning_module"):
         _ = run.strategy.lightning_module
 
 
