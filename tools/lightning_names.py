@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 LIST = Path(__file__).parents[1] / "packages/lt-compat/src/lt_compat/names/lightning_2_6.txt"
-_SKIPPED = ("lightning.pytorch.trainer.call", "lightning.pytorch.trainer.setup", "lightning.fabric.cli")
-"""Modules of functions that the Trainer calls of itself (all begin with an underscore), and a command."""
+_SKIPPED = ("lightning.pytorch.trainer.call", "lightning.fabric.cli")
+"""A module of functions that the Trainer calls of itself (all begin with an underscore), and a command."""
 _OTHERS = ("*", "formatter", "log", "logger", "warning_cache")
 """What modules have for themselves."""
 

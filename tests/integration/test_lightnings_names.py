@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -624,6 +625,27 @@ def lumen(name):
             return "lumen"
 
     return Lumen, asked
+
+
+def test_a_package_registers_its_accelerators_and_patches_the_choice_as_it_is_imported(name, lumen, monkeypatch):
+    """As packages for other devices do it: the patched functions exist, and a run of this device goes on as before."""
+    kind, _ = lumen
+    kind.register_accelerators = classmethod(lambda cls, registry: registry.register("lumen", cls))
+    registry = name("accelerators:AcceleratorRegistry")
+    package = types.ModuleType("package")
+    package.Lumen, package.Accelerator = kind, name("accelerators:Accelerator")
+    name("utilities.registry:_register_classes")(registry, "register_accelerators", package, package.Accelerator)
+    try:
+        assert isinstance(registry.get("lumen"), kind)
+    finally:
+        registry.remove("lumen")
+    connector = name("trainer.connectors.accelerator_connector:_AcceleratorConnector")
+    for method in ("_choose_strategy", "_check_and_init_precision"):
+        before = getattr(connector, method)
+        monkeypatch.setattr(connector, method, lambda self, before=before: before(self))
+    monkeypatch.setattr(name("trainer:setup"), "_log_device_info", print, raising=False)
+    asked = connector()
+    assert (asked._choose_strategy().name, asked._check_and_init_precision().name) == ("single", "32-true")
 
 
 def test_an_accelerator_written_for_lightning_trains(name, lumen):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import getmembers, isclass
+from types import ModuleType
 from typing import Any
 
 from lt_core import plugins
 
-__all__ = ["ACCELERATORS", "STRATEGIES", "Registry"]
+__all__ = ["ACCELERATORS", "STRATEGIES", "Registry", "register_classes"]
 
 
 class Registry(dict[str, dict[str, Any]]):
@@ -91,3 +93,10 @@ class Registry(dict[str, dict[str, Any]]):
 
 STRATEGIES = Registry("strategies")
 ACCELERATORS = Registry("accelerators")
+
+
+def register_classes(registry: Registry, method: str, module: ModuleType, parent: type) -> None:
+    """Have each subclass of ``parent`` that a module names register itself, by its class method of this name."""
+    for _, member in getmembers(module, isclass):
+        if issubclass(member, parent) and member is not parent and hasattr(member, method):
+            getattr(member, method)(registry)

@@ -272,6 +272,12 @@ class AcceleratorConnector:
     def _num_nodes_flag(self) -> int:
         return int(self._trainer.num_nodes)
 
+    def _check_and_init_precision(self) -> Any:
+        return self._trainer.precision_plugin
+
+    def _choose_strategy(self) -> Any:
+        return self._trainer.strategy
+
     @property
     def _devices_flag(self) -> int | list[int]:
         trainer = self._trainer

@@ -18,6 +18,7 @@ _TABLE = """
 lt_compat.lightning.registries:ACCELERATORS = ACCELERATOR_REGISTRY AcceleratorRegistry
 lt_compat.lightning.registries:STRATEGIES = STRATEGY_REGISTRY StrategyRegistry
 lt_compat.lightning.registries:Registry = _StrategyRegistry _AcceleratorRegistry
+lt_compat.lightning.registries:register_classes = _register_classes
 lt_compat.lightning.accelerators:Accelerator = Accelerator
 lt_compat.lightning.accelerators:CPUAccelerator = CPUAccelerator
 lt_compat.lightning.accelerators:CUDAAccelerator = CUDAAccelerator GPUAccelerator
