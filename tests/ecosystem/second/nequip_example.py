@@ -16,15 +16,20 @@ if __name__ == "__main__":
     shutil.copy(package / "utils" / "unittests" / "minimal_toy_emt.yaml", "config.yaml")
     os.environ["TEST_VAL_TWO"] = "2"
     logger = "+trainer.logger._target_=lightning.pytorch.loggers.CSVLogger"
-    sys.argv[1:] = ["hydra.run.dir=out", logger, "+trainer.logger.save_dir=out", "data.split_dataset.supercell=[2,2,2]"]
+    sys.argv[1:] = [
+        "hydra.run.dir=outputs",
+        logger,
+        "+trainer.logger.save_dir=outputs",
+        "data.split_dataset.dataset.supercell=[2,2,2]",
+    ]
     from nequip.scripts.train import main
 
     print("START")
     main()
-    with next(Path("out").rglob("metrics.csv")).open(encoding="utf-8") as file:
+    with next(Path("outputs").rglob("metrics.csv")).open(encoding="utf-8") as file:
         for row in list(csv.DictReader(file))[-4:]:
             kept = {name: value for name, value in row.items() if value and "time" not in name}
             print("RESULT", sorted(kept.items()))
-    print("RESULT", sorted(path.name for path in Path("out").rglob("*.ckpt")))
-    for path in sorted(Path("out").glob("test*.xyz")):
+    print("RESULT", sorted(path.name for path in Path("outputs").rglob("*.ckpt")))
+    for path in sorted(Path("outputs").glob("test*.xyz")):
         print("RESULT", path.name, path.read_text("utf-8")[:400].split())
