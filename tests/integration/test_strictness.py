@@ -2,7 +2,8 @@
 
 In the folder strictness: rows.txt has the code, below lt's error; lightning_2_6_6.json what Lightning does at each
 row, recorded by scripts.py; refused.txt, below the reason, the rows that lt.compat refuses or takes otherwise;
-codes.txt the codes of errors without a row.
+codes.txt the codes of errors without a row; warnings.txt Lightning's warnings, below lt's codes for them or the reason
+for none, and rows that meet them.
 """
 
 import json
@@ -103,6 +104,17 @@ def differences(rows, folder):
     return other
 
 
+def warned_of():
+    """Return the rows of warnings.txt, each with the codes above it."""
+    found, codes = {}, []
+    for line in (FOLDER / "warnings.txt").read_text("utf-8").splitlines():
+        if not line.startswith(" "):
+            codes = line.split() if line.startswith("LT") else []
+        elif line.startswith(" " * 8):
+            found[line.strip()] = codes
+    return found
+
+
 def uncaught(rows, folder):
     """Return the rows whose error under lt.compat is not caught by the type of Lightning's."""
     found = under_compat(rows, folder)
@@ -145,3 +157,20 @@ def test_a_type_of_lightnings_error_catches_one_row_of_each_code(tmp_path):
 @pytest.mark.slow
 def test_a_type_of_lightnings_error_catches_lts_for_the_same_mistake(tmp_path):
     assert uncaught([*MISTAKES], tmp_path).keys() == OTHER_TYPES.keys()
+
+
+def test_a_mistake_that_lightning_warns_of_is_said_by_the_code_that_stands_above_it(tmp_path):
+    found = under_compat(warned_of(), tmp_path)
+    other = {
+        row: found[row]
+        for row, codes in warned_of().items()
+        if not any(code in told for told in found[row].get("warned", ()) for code in codes)
+    }
+    assert other == {}
+
+
+def test_the_codes_of_lightnings_warnings_are_lts():
+    page = (FOLDER.parents[2] / "docs" / "codes.md").read_text("utf-8")
+    lines = (FOLDER / "warnings.txt").read_text("utf-8").splitlines()
+    codes = {code for line in lines if line.startswith("LT") for code in line.split()}
+    assert {code for code in codes if f'id="{code}"' not in page} == set()

@@ -1,6 +1,7 @@
 """Runs the rows of rows.txt: on Lightning 2.6.6, where the outcome is recorded, and under lt.compat.
 
     python tests/integration/strictness/scripts.py lightning              # where Lightning 2.6.6 is installed
+    python tests/integration/strictness/scripts.py warnings               # there too
     python -m lt.compat tests/integration/strictness/scripts.py compat FILE [ROW]...
 
 rows.txt has, below each code of an error of lt, expressions of users' code that meet it; those below "usual" are right,
@@ -8,8 +9,10 @@ and the warnings that they give count nowhere.
 
 The first writes lightning_2_6_6.json: for each row the error that was raised, or the warnings and the value, which is
 numbers of the run, so that what is taken is seen to have the same effect. :mod:`test_strictness` compares.
+The second prints what is wrong in warnings.txt: Lightning's warnings that are not listed, and rows without theirs.
 """
 
+import ast
 import contextlib
 import io
 import json
@@ -440,6 +443,40 @@ def outcome(text: str) -> dict[str, Any]:
     return {"warned": list(told), "value": value}
 
 
+def _words(node: ast.expr) -> str:
+    """Return a message, with {} for what it fills in."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_words(part) for part in node.values)
+    if isinstance(node, ast.BinOp):
+        return _words(node.left) + _words(node.right)
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return "{}" if isinstance(node, ast.FormattedValue) else f"<{ast.unparse(node)}>"
+
+
+def check_warnings() -> None:
+    """Print the warnings in Lightning's sources that warnings.txt has not, and its rows that do not give theirs."""
+    lines = Path(__file__).with_name("warnings.txt").read_text("utf-8").splitlines()
+    listed = [line.strip() for line in lines if re.match(r" {4}\S", line)]
+    root = Path(pl.__file__).parent
+    for file in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if re.fullmatch(r"rank_zero_(warn|deprecation)|warnings\.warn|.*warning_cache\.warn", called):
+                text = f"{file.relative_to(root)}: {_words(node.args[0])}"
+                if not any(text.startswith(one) for one in listed):
+                    print("not listed:", text)
+    words = ""
+    for line in lines:
+        if not line.startswith(" " * 8):
+            words = line.partition(": ")[2]
+            continue
+        pattern = re.escape(words[:50]).replace(r"\{\}", ".*")
+        warned = outcome(line.strip()).get("warned", ())
+        if not any(re.match(pattern, one) for one in warned):
+            print("not given:", line.strip(), warned)
+
+
 def main() -> None:
     """Write what the rows did: those that are named, or all."""
     rows = WORDS[1:] or [text for texts in ROWS.values() for text in texts]
@@ -453,4 +490,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    check_warnings() if HOW == "warnings" else main()

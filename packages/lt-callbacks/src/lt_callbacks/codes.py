@@ -8,6 +8,7 @@ WARNINGS: frozenset[str] = frozenset(
     {
         "LT176",
         "LT241",
+        "LT247",
         "LT516",
         "LT532",
         "LT573",

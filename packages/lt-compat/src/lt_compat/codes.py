@@ -7,6 +7,7 @@ __all__ = ["WARNINGS"]
 WARNINGS: frozenset[str] = frozenset(
     {
         "LT249",
+        "LT319",
         "LT901",
         "LT903",
         "LT904",

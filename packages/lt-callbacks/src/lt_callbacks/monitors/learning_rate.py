@@ -12,6 +12,7 @@ from lt_callbacks.arguments import choice, require_logger
 from lt_callbacks.monitors.logged_steps import LoggedSteps
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
+from lt_core.errors import warn
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
@@ -57,7 +58,14 @@ class LearningRateMonitor(Callback):
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         require_logger("LearningRateMonitor", trainer)
-        names = [name for name, _, _ in _named_groups(trainer)]
+        groups = {name: group for name, _, group in _named_groups(trainer)}
+        names = [*groups]
+        without = [name for name, group in groups.items() if not {"betas", "momentum"}.intersection(group)]
+        if self.log_momentum and without:
+            warn(
+                f"LearningRateMonitor(log_momentum=True): {', '.join(without)} has no momentum, and 0 is logged.",
+                code="LT247",
+            )
         self.lrs = {name: [] for name in names}
         self._lt_logged = LoggedSteps()
         self.last_momentum_values = {f"{name}-momentum": None for name in names}

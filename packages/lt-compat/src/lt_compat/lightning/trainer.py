@@ -10,6 +10,8 @@ from functools import cache, wraps
 from inspect import Parameter, signature
 from typing import Any
 
+from torch.utils.data import RandomSampler
+
 from lt_compat.lightning._profilers import AdvancedProfiler, PassThroughProfiler, SimpleProfiler
 from lt_compat.lightning.accelerators import AcceleratorFace, Methods
 from lt_compat.lightning.connectors import CheckpointConnector, Results
@@ -225,9 +227,22 @@ def _in_call(trainer: Any, fn: str) -> Iterator[None]:
         with silenced(_codes_filtered_by_text()):
             yield
         evaluated(trainer, fn, at_end=True)
+        _warn_of_shuffling(trainer, {"fit": "val", "validate": "val"}.get(fn, fn))
     finally:
         if isinstance(trainer.accelerator, Methods):
             trainer.accelerator.teardown()
+
+
+def _warn_of_shuffling(trainer: Any, kind: str) -> None:
+    """Warn in Lightning's words of loaders that were evaluated in a random order."""
+    read = not trainer.overfit_batches and any(getattr(trainer, f"num_{kind}_batches"))
+    loaders = trainer.all_loaders(kind) if read else ()
+    if any(type(getattr(loader, "sampler", None)) is RandomSampler for loader in loaders):
+        warn(
+            f"Your `{kind}_dataloader`'s sampler has shuffling enabled, it is strongly recommended that you turn "
+            "shuffling off for val/test dataloaders.",
+            code="LT319",
+        )
 
 
 def _as_a_call(method: Any) -> Any:

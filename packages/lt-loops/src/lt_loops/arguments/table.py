@@ -343,6 +343,12 @@ class Settings:
             if given.get("fast_dev_run") and (overfit := given.get("overfit_batches")):
                 both = f"fast_dev_run={given['fast_dev_run']} and overfit_batches={overfit}"
                 warn(f"{both}: the first says how many batches there are, the second does nothing.", code="LT369")
+            if given.get("deterministic") and given.get("benchmark"):
+                warn(
+                    "benchmark=True has cuDNN choose algorithms by their speed, which runs do not repeat, beside "
+                    f"deterministic={given['deterministic']!r}. Leave one of them out.",
+                    code="LT318",
+                )
         counted = {name: value for name, value in given.items() if value is not None or ARGUMENTS[name].none_counts}
         written = {name: normalized(name, value) for name, value in counted.items()}
         return cls(**{**written, **_follows(written)}, given=dict(given))

@@ -125,14 +125,20 @@ WRITERS = ("checkpoint", "exception_checkpoint")
 
 
 def _best(trainer: TrainerAPI, stage: str) -> str:
-    callback: Any = next((callback for callback in trainer.callbacks if callback.role == "checkpoint"), None)
-    if callback is None:
+    found: list[Any] = [callback for callback in trainer.callbacks if callback.role == "checkpoint"]
+    if not found:
         raise CheckpointError(
             f"{stage}(ckpt_path='best'): this Trainer has no ModelCheckpoint callback that would know the best one. "
             "Pass a path.",
             code="LT612",
         )
-    best: str = callback.best_model_path
+    best: str = found[0].best_model_path
+    if any(callback.monitor for callback in found[1:]):
+        warn(
+            f"{stage}(ckpt_path='best') takes the first of {len(found)} ModelCheckpoint callbacks, which monitors "
+            f"{found[0].monitor!r}. For another one's pass its best_model_path.",
+            code="LT248",
+        )
     if not best:
         why = "fast_dev_run saves no checkpoint. Leave ckpt_path out" if trainer.fast_dev_run else ""
         why = why or "no checkpoint was saved yet. Call fit first"
