@@ -9,14 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from lt_callbacks.arguments import choice
 from lt_callbacks.checkpoint.base import failed_together
 from lt_callbacks.checkpoint.naming import absolute, check_template, path_in, run_folder
-from lt_callbacks.checkpoint.ranking import CheckpointRanking, Ranked, as_score, as_scores
+from lt_callbacks.checkpoint.ranking import Ranked, as_score
 from lt_callbacks.checkpoint.saves import RankedSaves
 from lt_callbacks.checkpoint.schedule import CheckpointSchedule
-from lt_callbacks.checkpoint.store import CheckpointStore
-from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
 from lt_core.duration import Duration
 from lt_core.errors import ConfigError, warn
@@ -132,24 +132,6 @@ class ModelCheckpoint(RankedSaves):
         self._lt_weights_ending = ".safetensors" if safetensors else ""
         self._lt_forget_fit()
 
-    def _lt_forget_fit(self) -> None:
-        """Forget all files; the folder's count as another run's."""
-        self._lt_store = CheckpointStore(
-            CheckpointRanking(self.monitor, self.mode, self.save_top_k),
-            shares_names=not self.enable_version_counter,
-            weights_ending=self._lt_weights_ending,
-        )
-        self._lt_metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
-        self._lt_interrupted_at = self._lt_step_of_moment = -1
-        self._last_global_step_saved = 0
-        self._lt_before: dict[str, Any] = {}  # the ranking before the file in hand
-        self._lt_saved = ""  # the file that this save has asked for
-        self._lt_waits = False  # a save that is due, for the validation whose metric ranks it
-        self._lt_in_first_step = False
-        self._lt_keeper: ModelCheckpoint | None = (
-            None  # of the run's newest state; None where some callback has it anyway
-        )
-
     def explain(self) -> str:
         count = {-1: "all", 0: "none", 1: ""}.get(self.save_top_k, str(self.save_top_k))
         which = f"best by {self.monitor} ({self.mode})" if self.monitor else "newest"
@@ -164,7 +146,7 @@ class ModelCheckpoint(RankedSaves):
     """The best checkpoint, or the latest without ``monitor``; empty if there is none."""
     best_model_score = Ranked("best_score", as_score, "given_score")
     """The metric of the best checkpoint, 0-dim."""
-    best_k_models = Ranked("scores", as_scores)
+    best_k_models = Ranked("scores", lambda scores: {path: torch.as_tensor(score) for path, score in scores.items()})
     """Metrics of the kept checkpoints by path."""
     kth_best_model_path = Ranked("worst", os.fspath)
     """The next checkpoint to delete; empty while there is room."""

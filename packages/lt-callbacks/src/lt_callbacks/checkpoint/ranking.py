@@ -159,11 +159,6 @@ def as_score(score: Tensor | float | None) -> Tensor | None:
     return None if score is None else torch.as_tensor(score)
 
 
-def as_scores(scores: Mapping[str, Tensor | float]) -> dict[str, Tensor]:
-    """Return metrics by path, 0-dim."""
-    return {path: torch.as_tensor(score) for path, score in scores.items()}
-
-
 class Ranked(Generic[T]):
     """A value of the ranking that users read; code written for Lightning sets it too.
 

@@ -40,14 +40,24 @@ class RankedSaves(Checkpoint):
     dirpath: str | None
     auto_insert_metric_name: bool
     enable_version_counter: bool
-    _lt_store: CheckpointStore
-    _lt_metric: Monitor
-    _lt_keeper: RankedSaves | None
-    _lt_before: dict[str, Any]
-    _lt_saved: str
-    _lt_interrupted_at: int
-    _lt_step_of_moment: int
-    _last_global_step_saved: int
+    _lt_weights_ending: str
+
+    def _lt_forget_fit(self) -> None:
+        """Forget all files; the folder's count as another run's."""
+        self._lt_store = CheckpointStore(
+            CheckpointRanking(self.monitor, self.mode, self.save_top_k),
+            shares_names=not self.enable_version_counter,
+            weights_ending=self._lt_weights_ending,
+        )
+        self._lt_metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
+        self._lt_interrupted_at = self._lt_step_of_moment = -1
+        self._last_global_step_saved = 0
+        self._lt_before: dict[str, Any] = {}  # the ranking before the file in hand
+        self._lt_saved = ""  # the file that this save has asked for
+        self._lt_waits = False  # a save that is due, for the validation whose metric ranks it
+        self._lt_in_first_step = False
+        # of the run's newest state; None where some callback has it anyway
+        self._lt_keeper: RankedSaves | None = None
 
     # ---- names -------------------------------------------------------------------------------------------------------
 
