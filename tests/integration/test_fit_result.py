@@ -1,6 +1,8 @@
 """What fit returns, with checkpoints, pictures and ranks in processes of their own."""
 
 import pickle
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,17 @@ def test_a_metric_that_cannot_be_drawn_is_named(tmp_path):
     _, result = fit(tmp_path, logger="csv")
     with pytest.raises(ConfigError, match=r"'lost'.*Did you mean 'loss'.*LT166"):
         result.plot("lost")
+
+
+def test_a_notebook_shows_the_picture_whatever_matplotlibs_backend(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    tools = types.SimpleNamespace(print_figure=_panels)
+    for name in ("IPython", "IPython.core", "IPython.core.pylabtools"):
+        monkeypatch.setitem(sys.modules, name, tools)
+    figure = fit(tmp_path, logger="csv")[1].plot()
+    assert figure._repr_png_() == 1
+    assert len(pickle.loads(pickle.dumps(figure)).axes) == 1
+
+
+def _panels(figure):
+    return len(figure.axes)

@@ -10,9 +10,12 @@ import textwrap
 import time
 import types
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
+from rich.console import Console
+from rich.progress import Progress
 from tests.patience import PATIENCE
 
 from lt_callbacks import ProgressBar, RichProgressBar, TQDMProgressBar
@@ -21,6 +24,7 @@ from lt_callbacks.progress.history import History
 from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.phase import Phase, fit_metrics, format_metrics, format_seconds, format_value
 from lt_callbacks.progress.progress_bar import is_live
+from lt_callbacks.progress.rich_progress import RichDisplay, RichProgressBarTheme
 from lt_core.errors import ConfigError
 from lt_core.logger import Logger
 from lt_testing import FakeTrainer
@@ -472,6 +476,23 @@ def test_a_bar_that_draws_in_its_own_hooks_needs_no_display(capsys):
 
     fit(Percent(), make_trainer(), epochs=1)
     assert capsys.readouterr().out.split() == ["20%", "40%", "60%", "80%", "100%", "3", "3"]
+
+
+@pytest.mark.parametrize("kind", ["train", "validate"])
+def test_a_saved_notebook_keeps_a_bar_that_stays_and_nothing_of_one_that_gave_way_to_rows(kind):
+    progress = Progress(console=Console(file=io.StringIO()))
+    widget = progress.live.ipy_widget = Mock()
+    display, phase = (
+        RichDisplay(progress, 0.1, False, RichProgressBarTheme()),
+        Phase(kind=kind, description="", total=1),
+    )
+    display.update(phase, dict)
+    phase.advance(1, phase.started + 1.0)
+    display.finish(phase, dict)
+    phase.over = True
+    display.close()
+    assert widget.clear_output.called == (kind == "train")
+    assert not widget.close.called
 
 
 def test_a_process_forked_from_a_notebook_shows_no_widgets(monkeypatch):

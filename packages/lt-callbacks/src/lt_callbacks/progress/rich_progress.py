@@ -195,15 +195,18 @@ class RichDisplay(Display):
         task = self._tasks.pop("train", None)
         if task is not None and self._shown["train"].over and self._has_row(self._shown["train"]):
             self._progress.remove_task(task)
-        self.pause(erased=False)
+        self.pause(erased=not self._progress.tasks)
 
     def pause(self, *, erased: bool = True) -> None:
         """Give the streams back until the next update, with the bars erased or left standing."""
         for handler, stream in self._moved:
             handler.setStream(stream)
         self._moved = []
-        self._progress.live.transient = erased
-        self._progress.stop()
+        live = self._progress.live
+        if erased and live.ipy_widget is not None:
+            live.ipy_widget.clear_output()  # a saved notebook would keep what was drawn last
+        live.transient = erased and live.ipy_widget is None
+        live.stop()
 
     def _lt_start(self) -> None:
         """Print and log above the bar."""

@@ -7,6 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from itertools import cycle
 from pathlib import Path
@@ -59,13 +60,9 @@ def draw_history(
         ConfigError: for a metric that is not there, and without matplotlib.
     """
     from lt_core.errors import ConfigError
-    from lt_core.launcher import is_interactive
 
     run = RunMetrics("fit", Path(), dict(curves))
     try:
-        if is_interactive():
-            _new_figure(1)
-            import_module("matplotlib.pyplot")  # has notebooks show a figure
         _check_axis([run], axis)
         return draw([run], _chosen(panels_of([run]), metrics), axis=axis, smooth=smooth, logarithmic=logarithmic)
     except CommandError as error:
@@ -159,10 +156,12 @@ def _new_figure(panels: int) -> Figure:
     except ImportError:
         from lt_core.plugins import install_hint
 
-        remedy = install_hint("lt-cli[plot]")
-        raise CommandError(f"drawing needs the package matplotlib: {remedy}", code="LT165") from None
+        raise CommandError(f"drawing needs the package matplotlib: {install_hint('lt-cli[plot]')}", code="LT165") from None
     columns = min(panels, 3)
-    return Figure(figsize=(5.5 * columns, 3.8 * -(-panels // columns)), layout="constrained", dpi=120)
+    figure = Figure(figsize=(5.5 * columns, 3.8 * -(-panels // columns)), layout="constrained", dpi=120)
+    if "IPython" in sys.modules:  # a notebook shows it, whatever matplotlib's backend
+        vars(figure)["_repr_png_"] = partial(import_module("IPython.core.pylabtools").print_figure, figure)
+    return figure
 
 
 def _panel_of(metric: str) -> str:

@@ -242,10 +242,8 @@ def _row(number: int, row: Mapping[str, object]) -> tuple[float, dict[str, float
 
 
 def _number(text: object) -> float | None:
-    if isinstance(text, bool):
-        return None
     try:
-        return float(text)  # type: ignore[arg-type]
+        return None if isinstance(text, bool) else float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return None
 
@@ -268,5 +266,5 @@ def _lt() -> str:
     """Return the command for ``lt``: a script that ``uv run`` started has it on its path, the shell has not."""
     if "UV_RUN_RECURSION_DEPTH" in os.environ:
         return "uv run lt"
-    module = "lt" if find_spec("lt") else "lt_cli.main"
-    return "lt" if shutil.which("lt") else f"{shlex.quote(sys.executable)} -m {module}"
+    by_python = f"{shlex.quote(sys.executable)} -m {'lt' if find_spec('lt') else 'lt_cli.main'}"
+    return "lt" if shutil.which("lt") else by_python
