@@ -58,14 +58,10 @@ class LearningRateMonitor(Callback):
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         require_logger("LearningRateMonitor", trainer)
-        groups = {name: group for name, _, group in _named_groups(trainer)}
-        names = [*groups]
-        without = [name for name, group in groups.items() if not {"betas", "momentum"}.intersection(group)]
+        names = {name: group for name, _, group in _named_groups(trainer)}
+        without = [name for name, group in names.items() if not {"betas", "momentum"} & group.keys()]
         if self.log_momentum and without:
-            warn(
-                f"LearningRateMonitor(log_momentum=True): {', '.join(without)} has no momentum, and 0 is logged.",
-                code="LT247",
-            )
+            warn(f"LearningRateMonitor(log_momentum=True): {without} have no momentum: 0 is logged.", code="LT247")
         self.lrs = {name: [] for name in names}
         self._lt_logged = LoggedSteps()
         self.last_momentum_values = {f"{name}-momentum": None for name in names}
