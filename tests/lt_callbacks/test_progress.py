@@ -266,6 +266,11 @@ def test_the_heading_stands_once_over_eight_metrics_that_fall_by_orders_of_magni
     assert max(len(line) for text in (first, *rows) for line in text.splitlines()) <= 80
 
 
+def test_a_row_may_have_no_throughput_and_no_description():
+    phase = Phase(kind="train", description="")
+    assert "0.500" in Table().add(phase, {"loss": 0.5, "note": ""}, 80)
+
+
 def test_a_metric_that_comes_later_stands_in_the_order_of_its_row():
     table, phase = Table(), Phase(kind="train", description="Epoch 0/9")
     table.add(phase, {"train_loss": 0.5}, 80)

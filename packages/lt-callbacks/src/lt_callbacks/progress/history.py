@@ -66,7 +66,7 @@ class History:
                 head: _CALM + 1 for head in wider if cells[head].endswith(BEST)
             }  # room for each value that may come
             widths = self._widths | wider | full
-            self._widths = {head: widths[head] for head in [*cells, *widths]}
+            self._widths = {head: widths[head] for head in [*cells, *widths] if head in widths}
             self._room, self._rows = room, 0
             self._columns = _layout(self._widths, room)
             lines = [""] * first + self._heading()

@@ -156,7 +156,9 @@ def _new_figure(panels: int) -> Figure:
     except ImportError:
         from lt_core.plugins import install_hint
 
-        raise CommandError(f"drawing needs the package matplotlib: {install_hint('lt-cli[plot]')}", code="LT165") from None
+        raise CommandError(
+            f"drawing needs the package matplotlib: {install_hint('lt-cli[plot]')}", code="LT165"
+        ) from None
     columns = min(panels, 3)
     figure = Figure(figsize=(5.5 * columns, 3.8 * -(-panels // columns)), layout="constrained", dpi=120)
     if "IPython" in sys.modules:  # a notebook shows it, whatever matplotlib's backend
