@@ -147,12 +147,13 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy --strict over all packages, the plug-in examples and the tools; stubs and API snapshots are current."""
+    """Mypy --strict over all packages, plug-in examples and tools; a page of user code; stubs, API snapshots."""
     modules = [argument for package in PACKAGES for argument in ("-p", import_name(package))]
     uv_run(session, "python", "tools/arguments.py", "--check")
     uv_run(session, "python", "tools/stubs.py", "--check")
     uv_run(session, "python", "tools/api.py", "--check")
     uv_run(session, "mypy", *modules)
+    uv_run(session, "python", "tools/typed_page.py")
     uv_run(session, "mypy", "noxfile.py", *(str(path) for path in sorted(ROOT.glob("tools/*.py"))))
     for plugin in (*PLUGINS, *(ROOT / "packages" / engine for engine in ENGINES)):
         uv_run(session, "mypy", str(plugin / "src"), MYPYPATH=str(plugin / "src"))

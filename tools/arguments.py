@@ -25,7 +25,10 @@ def signature() -> str:
         kind = (ARGUMENTS[row.name].written or str(row.type)).removesuffix(" | None").replace("'", '"')
         default = row.default if ARGUMENTS[row.name].none_counts else None
         shadows = "  # noqa: A002  (torch's name of it)" if hasattr(builtins, row.name) else ""
-        lines.append(f"        {row.name}: {kind} | None = {default},{shadows}\n")
+        line = f"        {row.name}: {kind} | None = {default},{shadows}\n"
+        if len(line) > 121:  # as ruff breaks it
+            line = re.sub(r" \| (?![^\[]*\])", "\n        | ", line)
+        lines.append(line)
     return "".join(lines)
 
 
@@ -57,7 +60,7 @@ def written(text: str) -> str:
     """Return the source of the Trainer with the arguments of the table."""
     text = re.sub(r"(?s)(    Args:\n).*?(\n    Raises:)", lambda m: m[1] + lines_of_docstring() + m[2], text, count=1)
     return re.sub(
-        r"(?s)(        \*,\n).*?(        \*\*unknown: Any,\n)", lambda m: m[1] + signature() + m[2], text, count=1
+        r"(?s)(        \*,\n).*?(        \*\*unknown: Never,\n)", lambda m: m[1] + signature() + m[2], text, count=1
     )
 
 

@@ -269,7 +269,7 @@ def alone(monkeypatch):
 def test_without_lt_compat_an_old_spelling_names_the_new_one_and_who_understands_it():
     with pytest.raises(ConfigTypeError, match=r"gpus=2 .*write accelerator='gpu', devices=.*lt-compat.*\[LT141\]"):
         Trainer(gpus=2)
-    with pytest.raises(ConfigTypeError, match=r"train_dataloader=.*write train_dataloaders=.*lt-compat.*\[LT141\]"):
+    with pytest.raises(ConfigTypeError, match=r"train_dataloader=.*Write train_dataloaders=.*lt-compat.*\[LT141\]"):
         trainer().fit(Checks(), train_dataloader=[torch.ones(4, 2)])
 
 

@@ -20,7 +20,7 @@ from lt_core.errors import ConfigError
 from lt_core.hparams import makes_new
 from lt_core.logger import Logger
 from lt_core.logging.recorder import Recorder
-from lt_core.optimizer import LightningOptimizer, ManualOptimization, toggle
+from lt_core.optimizer import LightningOptimizer, ManualOptimization, Optimizers, toggle
 from lt_core.ranks import Ranks
 from lt_core.terminal import say
 from lt_core.trainer import TrainerAPI
@@ -114,20 +114,18 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         else:
             manual.backward(loss, *args, **kwargs)
 
-    def optimizers(self, use_pl_optimizer: bool = True) -> Any:
-        """Return the optimizer, or the list of them; None without one.
+    def optimizers(self, use_pl_optimizer: bool = True) -> Optimizers:
+        """Return the optimizer, or the list of them; None without one. For type checkers it is either.
 
         Args:
             use_pl_optimizer: True for optimizers whose ``step`` counts, scales and syncs as the Trainer does, with
                 torch's own in their ``optimizer``; False for torch's own.
         """
         manual: ManualOptimization | None = self.__dict__.get("_lt_manual")
-        found: list[Any] = list(self.trainer.optimizers)
-        if use_pl_optimizer and manual is not None:
-            found = list(manual.optimizers)
-        elif use_pl_optimizer:
+        found: Any = list(manual.optimizers if use_pl_optimizer and manual else self.trainer.optimizers)
+        if use_pl_optimizer and not manual:
             found = [LightningOptimizer(own, toggled=lambda own, sync: self.toggled_optimizer(own)) for own in found]
-        return found[0] if len(found) == 1 else found or None
+        return found[0] if len(found) == 1 else found or None  # type: ignore[return-value]
 
     def lr_schedulers(self) -> Any:
         """Return the scheduler, or the list of them; None without one."""

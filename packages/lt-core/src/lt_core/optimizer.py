@@ -85,6 +85,10 @@ class LightningOptimizer:
         return repr(self._optimizer)
 
 
+class Optimizers(LightningOptimizer, list[LightningOptimizer]):
+    """The result of ``self.optimizers()`` for type checkers: an optimizer or a list of them, used as the one it is."""
+
+
 def toggle(optimizers: Iterable[Optimizer], chosen: Optimizer | LightningOptimizer) -> list[tuple[nn.Parameter, bool]]:
     """Turn gradients off for parameters of other optimizers only; return their previous flags, to undo it."""
     mine = {id(p) for group in chosen.param_groups for p in group["params"]}

@@ -48,13 +48,6 @@ ARGUMENTS: Mapping[str, str] = {
 }
 """Arguments of ``Trainer(...)``."""
 
-RUN_ARGUMENTS: Mapping[str, Mapping[str, str]] = {
-    "fit": {"train_dataloader": "train_dataloaders=..."},
-    "validate": {"val_dataloaders": "dataloaders=..."},
-    "test": {"test_dataloaders": "dataloaders=..."},
-}
-"""Arguments of the Trainer's methods."""
-
 HOOKS: Mapping[str, str] = {
     "configure_sharded_model": "configure_model",
     "on_batch_end": "on_train_batch_end",
@@ -98,13 +91,6 @@ OUTPUTS: Mapping[str, str] = {
     "progress_bar": "self.log_dict({...}, prog_bar=True) in the step",
 }
 """Keys in the result of a step."""
-
-CLASS_METHODS: Mapping[str, str] = {
-    "add_argparse_args": "LightningCLI, or parser.add_argument for the ones that you need",
-    "default_attributes": "inspect.signature(Trainer)",
-    "from_argparse_args": "Trainer(max_epochs=args.max_epochs, ...)",
-}
-"""Attributes of the Trainer's class."""
 
 
 def understood_by(what: str = "the old spelling") -> str:

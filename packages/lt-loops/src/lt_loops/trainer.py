@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never
 
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
@@ -125,12 +125,25 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
     def __init__(
         self,
         *,
-        accelerator: Accelerator | str | None = None,
-        strategy: Strategy | str | None = None,
+        accelerator: Accelerator | Literal["auto", "cpu", "cuda", "gpu", "mps", "tpu", "xla"] | str | None = None,
+        strategy: Strategy
+        | Literal["auto", "ddp", "fsdp", "model_parallel", "pipeline", "single", "xla"]
+        | str
+        | None = None,
         devices: int | str | list[int] | None = None,
         num_nodes: int | None = None,
-        precision: Precision | int | dict[str, Precision | str | int] | str | None = None,
-        logger: bool | Logger | str | list[Logger | str] | None = None,
+        precision: Precision
+        | int
+        | dict[str, Precision | str | int]
+        | Literal["32-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true", "64-true"]
+        | str
+        | None = None,
+        logger: bool
+        | Logger
+        | Literal["csv", "jsonl", "mlflow", "stdout", "tensorboard", "wandb"]
+        | str
+        | list[Logger | str]
+        | None = None,
         callbacks: Callback | str | list[Callback | str] | None = None,
         fast_dev_run: bool | int | None = None,
         max_epochs: int | None = None,
@@ -167,7 +180,7 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
         default_root_dir: str | PathLike[str] | None = None,
         compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
         step: Step | str | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
         self._settings = settings = Settings.checked(with_environment({**given, **unknown}), look_up)
@@ -204,7 +217,7 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
         datamodule: DataSource | None = None,
         ckpt_path: str | PathLike[str] | None = None,
         weights_only: bool | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> FitResult:
         """Train ``model`` to the Trainer's limits, validating on the way; return how it went: history, checkpoints, why
         it ended.
@@ -240,7 +253,7 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
         verbose: bool = True,
         datamodule: DataSource | None = None,
         weights_only: bool | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> list[dict[str, float]]:
         """Run the validation loaders once; return what was logged, a dict for each loader.
 
@@ -263,7 +276,7 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
         verbose: bool = True,
         datamodule: DataSource | None = None,
         weights_only: bool | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> list[dict[str, float]]:
         """Run the test loaders once; arguments and result as in :meth:`validate`."""
         return self._evaluate("test", locals())
@@ -276,7 +289,7 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
         return_predictions: bool | None = None,
         ckpt_path: str | PathLike[str] | None = None,
         weights_only: bool | None = None,
-    ) -> Any:
+    ) -> list[Any]:
         """Run ``predict_step`` on every batch; return the outputs in the order of the data, on the CPU.
 
         Args:
@@ -295,7 +308,7 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
             run = self._eval_run("predict", call)
             result = self.strategy.launch(run_predict, run, return_predictions is not False)
             self._finish(run, result)
-        return result.outputs
+        return result.outputs  # type: ignore[no-any-return]
 
     def predict_iter(
         self,

@@ -28,6 +28,27 @@ from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.state.position import Position
 
 
+class CheckpointCallback(Callback):
+    """``trainer.checkpoint_callback`` for type checkers, whichever package it comes from."""
+
+    best_model_path: str
+    best_model_score: Tensor | None
+    best_k_models: dict[str, Tensor]
+    last_model_path: str
+    dirpath: str | None
+    monitor: str | None
+
+
+class EarlyStoppingCallback(Callback):
+    """``trainer.early_stopping_callback`` for type checkers, whichever package it comes from."""
+
+    best_score: Tensor
+    monitor: str
+    patience: int
+    stopped_epoch: int
+    wait_count: int
+
+
 class TrainerView(Collectives, TrainerAPI):
     """Each attribute is one read of a run, the Trainer's parts or its settings; limits can be set, and are checked.
 
@@ -232,9 +253,9 @@ class TrainerView(Collectives, TrainerAPI):
         return self._of_role("checkpoint")
 
     @property
-    def checkpoint_callback(self) -> Any:
+    def checkpoint_callback(self) -> CheckpointCallback:
         """The first callback that writes checkpoints, or None."""
-        return next(iter(self.checkpoint_callbacks), None)
+        return next(iter(self.checkpoint_callbacks), None)  # type: ignore[return-value]
 
     @property
     def early_stopping_callbacks(self) -> list[Callback]:
@@ -242,9 +263,9 @@ class TrainerView(Collectives, TrainerAPI):
         return self._of_role("early_stopping")
 
     @property
-    def early_stopping_callback(self) -> Any:
+    def early_stopping_callback(self) -> EarlyStoppingCallback:
         """The first callback that stops early, or None."""
-        return next(iter(self.early_stopping_callbacks), None)
+        return next(iter(self.early_stopping_callbacks), None)  # type: ignore[return-value]
 
     @property
     def progress_bar_callback(self) -> Any:

@@ -74,7 +74,7 @@ def panels_of(runs: Iterable[RunMetrics]) -> dict[str, list[str]]:
     panels: dict[str, list[str]] = {}
     for run in runs:
         for metric in run.curves:
-            panel = panels.setdefault(_panel_of(metric), [])
+            panel = panels.setdefault(_STAGE.sub("", metric), [])
             if metric not in panel:
                 panel.append(metric)
     if len(panels) > 1:
@@ -166,10 +166,6 @@ def _new_figure(panels: int) -> Figure:
     return figure
 
 
-def _panel_of(metric: str) -> str:
-    return _STAGE.sub("", metric)
-
-
 def _chosen(panels: dict[str, list[str]], wanted: Sequence[str] | None) -> dict[str, list[str]]:
     """Return the panels that were asked for by title or by the name of a metric."""
     if not wanted:
@@ -180,7 +176,7 @@ def _chosen(panels: dict[str, list[str]], wanted: Sequence[str] | None) -> dict[
         if name in panels:
             chosen[name] = panels[name]
         elif name in names:
-            chosen.setdefault(_panel_of(name), []).append(name)
+            chosen.setdefault(_STAGE.sub("", name), []).append(name)
         else:
             raise CommandError(f"no run logged {name!r}.{near(name, names)} There are: {_listed(names)}.", code="LT166")
     return chosen

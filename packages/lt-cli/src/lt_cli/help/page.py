@@ -90,7 +90,7 @@ def short_type(annotation: str) -> str:
         text, before = re.sub(r"(?:Union|Optional)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]", _alternatives, text), text
         if text == before:
             break
-    return re.sub(r" \| (?:None|null)\b(?!\])", "", text)
+    return re.sub(r" \| (?:None|null)\b(?!\])|Literal\[[^\]]*\] \| (?=str)", "", text)
 
 
 def _alternatives(match: re.Match[str]) -> str:

@@ -34,18 +34,15 @@ def in_todays_names(method: str, call: Mapping[str, Any]) -> dict[str, Any]:
     """
     known = {name: value for name, value in call.items() if name not in ("self", "unknown")}
     meant, problems = translated(method, {**known, **call["unknown"]})
-    former = former_names.RUN_ARGUMENTS.get(method, {})
-    problems += [
-        unknown_argument(name, meant[name], f"{method}()", known, former) for name in meant.keys() - known.keys()
-    ]
+    problems += [unknown_argument(name, meant[name], f"{method}()", known) for name in meant.keys() - known.keys()]
     raise_problems(problems, f"{method}()", code="LT140")
     return meant
 
 
-def unknown_argument(name: str, value: Any, where: str, known: Collection[str], former: Mapping[str, str]) -> Problem:
-    """Return the problem of an argument that ``where`` does not have: today's way for one of 1.x (``former``)."""
-    if name in former:
-        hint = f" In 1.x it was one: write {former[name]}. {former_names.understood_by()}"
+def unknown_argument(name: str, value: Any, where: str, known: Collection[str]) -> Problem:
+    """Return the problem of an argument that ``where`` does not have: today's way for one of 1.x or another trainer."""
+    if where == "Trainer()" and (today := former_names.ARGUMENTS.get(name)):
+        hint = f" In 1.x it was one: write {today}. {former_names.understood_by()}"
     else:
         hint = counterpart(where, name, shown(value)) or did_you_mean(name, known) or f" Expected: {', '.join(known)}."
     text = f"{name}={shown(value)} is no argument of {where}.{hint}"
@@ -75,9 +72,5 @@ def missing(owner: Any, name: str) -> Any:
     if found is not NOT_MINE:
         return found
     kind = (owner if isinstance(owner, type) else type(owner)).__name__
-    text = f"{kind!r} object has no attribute {name!r}."
-    if today := former_names.CLASS_METHODS.get(name):
-        text = f"{kind}.{name} is of Lightning 1.x: write {today}. {former_names.understood_by()}"
-    else:
-        text += counterpart("Trainer", name)
+    text = f"{kind!r} object has no attribute {name!r}.{counterpart('Trainer', name)}"
     raise AttributeError(text, name=name, obj=owner)

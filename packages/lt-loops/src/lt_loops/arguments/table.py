@@ -34,7 +34,6 @@ from lt_core.profiler import Profiler
 from lt_core.states import Stage
 from lt_core.step import Step
 from lt_core.strategy import Strategy
-from lt_loops import former_names
 from lt_loops.arguments import rules
 from lt_loops.arguments.conflicts import BAREBONES, find_conflicts
 from lt_loops.arguments.problems import Problem, Rule, raise_problems, shown
@@ -109,11 +108,13 @@ class Settings:
         "auto",
         rules.an_object(Accelerator, "cpu"),
         '``"cpu"``, ``"cuda"``/``"gpu"``, ``"mps"``, ``"xla"``/``"tpu"``, ``"auto"`` or an Accelerator',
+        written="Accelerator | Literal['auto', 'cpu', 'cuda', 'gpu', 'mps', 'tpu', 'xla'] | str",
     )
     strategy: Strategy | str = _row(
         "auto",
         rules.an_object(Strategy, "ddp"),
         '``"auto"``, ``"single"``, ``"ddp"``, ``"fsdp"``..., any installed one, or a Strategy',
+        written="Strategy | Literal['auto', 'ddp', 'fsdp', 'model_parallel', 'pipeline', 'single', 'xla'] | str",
     )
     devices: int | str | list[int] = _row(
         "auto",
@@ -127,7 +128,8 @@ class Settings:
         rules.precision,
         '``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision; or one for ``"train"`` and '
         'one for ``"eval"`` (validation, test, prediction) in a dict',
-        written="Precision | int | dict[str, Precision | str | int] | str",
+        written="Precision | int | dict[str, Precision | str | int] | Literal['32-true', '16-mixed', 'bf16-mixed', "
+        "'16-true', 'bf16-true', '64-true'] | str",
         form=rules.as_precision,
         note=rules.new_precision,
     )
@@ -135,7 +137,8 @@ class Settings:
         None,
         rules.objects((Logger,), "CSVLogger('logs')", flags=True),
         "True for the default one, False for none, a name, a Logger, or a list of these",
-        written="bool | Logger | str | list[Logger | str]",
+        written="bool | Logger | Literal['csv', 'jsonl', 'mlflow', 'stdout', 'tensorboard', 'wandb'] | str "
+        "| list[Logger | str]",
         form=rules.as_loggers,
     )
     callbacks: list[Callback | str] = _row(
@@ -418,7 +421,7 @@ def _problem(name: str, value: Any) -> Problem | None:
     if name in ARGUMENTS:
         return None if value is None else ARGUMENTS[name].check(name, value)
     known = [name for name, argument in ARGUMENTS.items() if argument.parameter]
-    return unknown_argument(name, value, "Trainer()", known, former_names.ARGUMENTS)
+    return unknown_argument(name, value, "Trainer()", known)
 
 
 _LIMIT_OF = {"steps": "max_steps", "epochs": "max_epochs", "seconds": "max_time"}
