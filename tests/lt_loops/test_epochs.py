@@ -167,7 +167,8 @@ def test_generators_lists_and_re_iterables_are_loaders(read, loader):
 
 
 def test_an_empty_list_of_validation_loaders_is_none(read, trainer, validated, loader):
-    assert read(val=[], max_epochs=1) == "0:0 0:1 0:2 0:3 E"
+    with pytest.warns(LtWarning, match="LT215"):
+        assert read(val=[], max_epochs=1) == "0:0 0:1 0:2 0:3 E"
 
     class Gives(validated):
         def val_dataloader(self):
