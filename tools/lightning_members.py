@@ -61,8 +61,18 @@ def _set_on_self(owner: type) -> Iterator[str]:
 
 
 def has(ours: type, name: str) -> bool:
-    """Return whether a class of lt's answers a member of Lightning's."""
-    return hasattr(ours, name) or name in members(ours, ("lt_", "lt."))
+    """Return whether a class of lt's answers a member of Lightning's.
+
+    What a strategy or number format shows as the Trainer's own counts, and what a subclass is told not to override.
+    """
+    from lt_compat.lightning import overridden, trainer_views
+    from lt_core.precision import Precision
+    from lt_core.strategy import Strategy
+
+    faces = {Strategy: trainer_views.StrategyFace, Precision: trainer_views.PrecisionFace}
+    shown = [name in face.reads for part, face in faces.items() if issubclass(ours, part)]
+    refused = name in overridden.refused_members(ours)
+    return hasattr(ours, name) or name in members(ours, ("lt_", "lt.")) or any(shown) or refused
 
 
 def answers(recorded: dict[str, list[str]]) -> Iterator[tuple[str, type]]:

@@ -71,8 +71,8 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_argument(tmp_path, kind):
     [
         ({"version": 1.5}, r"version=1.5: expected a folder's name, or a whole number"),
         ({"version": ["a"]}, r"version=\['a'\]: expected a folder's name"),
-        ({"flush": "5"}, r"Logger: expected a whole number of steps between two writes; received '5'"),
-        ({"flush": 0.5}, r"expected a whole number of steps between two writes; received 0.5"),
+        ({"flush": "5"}, r"Logger: expected whole steps between writes; received '5'"),
+        ({"flush": 0.5}, r"expected whole steps between writes; received 0.5"),
     ],
     ids=str,
 )

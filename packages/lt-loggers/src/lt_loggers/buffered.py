@@ -19,21 +19,24 @@ unwritten: set[BufferedLogger] = set()
 
 
 class BufferedLogger(Logger):
-    """Base of our loggers: keeps rows, and hands them to :meth:`_write` when it is time.
+    """Base of our loggers: keeps rows, and hands them to :meth:`_lt_write` when it is time.
 
     Args:
-        prefix: put before each metric's name.
+        prefix: put before each metric's name, with ``LOGGER_JOIN_CHAR`` between.
         flush_every: steps between writes.
         flush_secs: seconds between writes, when the steps are slow.
     """
 
     takes_tensors = True
+    LOGGER_JOIN_CHAR = "-"
 
     def __init__(self, prefix: str, flush_every: int, flush_secs: float) -> None:
         if not hasattr(flush_every, "__index__"):
-            expected = "expected a whole number of steps between two writes"
-            raise ConfigTypeError(f"{type(self).__name__}: {expected}; received {flush_every!r:.60}.", code="LT179")
-        self._lt_rows = Rows(prefix, flush_every, flush_secs, self._lt_rename)
+            raise ConfigTypeError(
+                f"{type(self).__name__}: expected whole steps between writes; received {flush_every!r:.60}.",
+                code="LT179",
+            )
+        self._lt_rows = Rows(prefix and prefix + self.LOGGER_JOIN_CHAR, flush_every, flush_secs, self._lt_rename)
         self.hparams: dict[str, Any] = {}
 
     def begin_anew(self) -> None:

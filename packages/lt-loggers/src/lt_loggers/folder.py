@@ -101,7 +101,7 @@ class FolderLogger(BufferedLogger):
         return Path(self.log_dir) if self._lt_mirror is None else self._lt_mirror.fetch(self.log_dir)
 
     def _lt_joined(self, *parts: str | None) -> str:
-        kept = list(filter(None, parts))
+        kept = filter(None, parts)
         return str(Path(self._lt_from, *kept)) if self._lt_mirror is None else posixpath.join(*kept)
 
     def _lt_run_dir(self) -> Path:

@@ -24,7 +24,7 @@ class Rows:
     copied there, which waits for nothing, and fetched all together by :meth:`read`.
 
     Args:
-        prefix: put before each name, with a ``-`` between.
+        prefix: put before each name.
         every: steps (or rows) after which it is time to write.
         seconds: time after which it is time to write, looked at when a row is added.
         rename: called once for each new name; returns the name to use, or raises.
@@ -32,7 +32,7 @@ class Rows:
 
     def __init__(self, prefix: str, every: int, seconds: float, rename: Callable[[str], str] = str) -> None:
         self.last_step: float = -1
-        self._prefix = f"{prefix}-" if prefix else ""
+        self._prefix = prefix
         self._every, self._seconds, self._lt_rename = every, seconds, rename
         self._names: dict[str, str] = {}
         self._lt_rows: list[Row] = []

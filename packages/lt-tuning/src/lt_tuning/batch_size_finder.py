@@ -14,7 +14,7 @@ from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
-from lt_tuning.tuned_attribute import TunedAttribute
+from lt_tuning.tuned_attribute import TunedAttribute, skipped
 
 __all__ = ["BatchSizeFinder"]
 
@@ -110,6 +110,8 @@ class BatchSizeFinder(Callback):
 
     def scale_batch_size(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Search now: in ``on_fit_start``, or as an evaluation starts."""
+        if skipped(self, trainer):
+            return
         attribute = TunedAttribute("BatchSizeFinder", trainer, [self._batch_arg_name])
         before = attribute.get()
         try:

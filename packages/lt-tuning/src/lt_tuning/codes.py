@@ -7,6 +7,7 @@ __all__ = ["WARNINGS"]
 WARNINGS: frozenset[str] = frozenset(
     {
         "LT181",
+        "LT324",
         "LT353",
         "LT616",
     }

@@ -14,7 +14,7 @@ from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
-from lt_tuning.tuned_attribute import TunedAttribute
+from lt_tuning.tuned_attribute import TunedAttribute, skipped
 
 __all__ = ["LearningRateCurve", "LearningRateFinder"]
 
@@ -161,6 +161,8 @@ class LearningRateFinder(Callback):
 
     def lr_find(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Search now: in ``on_fit_start``, or as an epoch starts."""
+        if skipped(self, trainer):
+            return
         if len(trainer.optimizers) != 1:
             raise ConfigError(
                 f"LearningRateFinder works with one optimizer, and there are {len(trainer.optimizers)}.", code="LT181"

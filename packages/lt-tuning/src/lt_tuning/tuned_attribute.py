@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, MutableMapping
 from typing import Any
 
-from lt_core.errors import ConfigError
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError, warn
 from lt_core.trainer import TrainerAPI
+
+
+def skipped(finder: Callback, trainer: TrainerAPI) -> bool:
+    """Return whether the run is too short for a search, and say so."""
+    if trainer.fast_dev_run:
+        name = type(finder).__name__
+        warn(f"{name} does not search where fast_dev_run is set: what it tunes stays as it is.", code="LT324")
+    return bool(trainer.fast_dev_run)
 
 
 class TunedAttribute:

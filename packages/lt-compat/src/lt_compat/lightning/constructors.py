@@ -36,7 +36,9 @@ _STRATEGIES = {
     "DDPStrategy": "lt_strategies.ddp:DDP",
     "FSDPStrategy": "lt_parallel.fsdp:FSDP",
     "ModelParallelStrategy": "lt_parallel.model_parallel:ModelParallel",
+    "ParallelStrategy": "lt_strategies.distributed:Distributed",
     "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
+    "Strategy": "lt_core.strategy:Strategy",
     "XLAStrategy": "lt_strategies.xla.spmd:XLA",
 }
 
@@ -53,7 +55,8 @@ def _strategy(base: Any) -> Any:
     """Return a constructor that takes what Lightning's takes, and shows it to who reads signatures (LightningCLI)."""
 
     def initialize(self: Any, *given: Any, **arguments: Any) -> None:
-        names = ("device", "accelerator", "checkpoint_io", "precision_plugin") if base.name == "single" else _CARRIED
+        one = ("device", "accelerator", "checkpoint_io", "precision_plugin")
+        names = _CARRIED if base.name != "single" else one[base.__name__ == "Strategy" :]
         arguments.update(zip(names, given, strict=False)) if base.name != "model_parallel" else None
         device = arguments.pop("device", None)
         carried = {name: arguments.pop(name) for name in _CARRIED if arguments.get(name) is not None}

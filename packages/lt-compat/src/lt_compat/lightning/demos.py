@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from lt_core.data import DataSource
 from lt_core.module import LightningModule
+
+if TYPE_CHECKING:
+    from lt_data import LightningDataModule
+else:
+    LightningDataModule = import_module("lt_data").LightningDataModule
 
 __all__ = ["BoringDataModule", "BoringModel", "DemoModel", "RandomDataset", "RandomDictDataset"]
 
@@ -58,8 +63,12 @@ class BoringModel(LightningModule):
         """Return the mean squared difference of ``preds`` from ``labels``, or from ones; shape ``()``."""
         return mse_loss(preds, torch.ones_like(preds) if labels is None else labels)
 
+    def step(self, batch: Any) -> Any:
+        """Return the loss of a batch."""
+        return self.loss(self(batch))
+
     def training_step(self, batch: Any, batch_idx: int) -> Any:
-        return {"loss": self.loss(self(batch))}
+        return {"loss": self.step(batch)}
 
     def validation_step(self, batch: Any, batch_idx: int) -> Any:
         return {"x": self.loss(self(batch))}
@@ -77,27 +86,26 @@ class BoringModel(LightningModule):
     val_dataloader = test_dataloader = predict_dataloader = train_dataloader
 
 
-class BoringDataModule(DataSource):
+class BoringDataModule(LightningDataModule):
     """The loaders of :class:`BoringModel`: each has a quarter of the data."""
 
     def __init__(self) -> None:
         super().__init__()
         self.random_full = RandomDataset(32, 64 * 4)
+        quarters = [Subset(self.random_full, range(first, first + 64)) for first in range(0, 256, 64)]
+        self.random_train, self.random_val, self.random_test, self.random_predict = quarters
 
     def train_dataloader(self) -> Any:
-        return self._quarter(0)
+        return DataLoader(self.random_train)
 
     def val_dataloader(self) -> Any:
-        return self._quarter(1)
+        return DataLoader(self.random_val)
 
     def test_dataloader(self) -> Any:
-        return self._quarter(2)
+        return DataLoader(self.random_test)
 
     def predict_dataloader(self) -> Any:
-        return self._quarter(3)
-
-    def _quarter(self, number: int) -> Any:
-        return DataLoader(Subset(self.random_full, range(64 * number, 64 * (number + 1))))
+        return DataLoader(self.random_predict)
 
 
 class DemoModel(LightningModule):

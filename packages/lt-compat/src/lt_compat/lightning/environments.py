@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from signal import Signals
 from typing import Any
@@ -119,6 +120,7 @@ class SLURMEnvironment(ClusterEnvironment):
 
     detects = "slurm"
     auto_requeue = True
+    requeue_signal: Signals | None = None
 
     def __init__(self, auto_requeue: bool = True, requeue_signal: Signals | None = None) -> None:
         super().__init__(auto_requeue=auto_requeue, requeue_signal=requeue_signal)
@@ -133,6 +135,12 @@ class SLURMEnvironment(ClusterEnvironment):
     def job_name() -> str | None:
         """Return the job's name; None outside of a job."""
         return os.environ.get("SLURM_JOB_NAME")
+
+    @staticmethod
+    def resolve_root_node_address(nodes: str) -> str:
+        """Return the first host of a list as SLURM writes it: ``"host[5-9],other"`` -> ``"host5"``."""
+        first = re.sub(r"\[(.*?)[,-].*?\]", r"\1", nodes)
+        return re.split("[ ,]", re.sub(r"\[(.*?)\]", r"\1", first))[0]
 
 
 class TorchElasticEnvironment(ClusterEnvironment):

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from lt_compat.lightning.rank_zero import rank_zero_only
 from lt_compat.lightning.utilities import apply_to_collection
 from lt_core import plugins
+from lt_core.hooks import DATA_HOOKS, MODULE_HOOKS
+from lt_core.module import LightningModule
 
 CHECKPOINT_PAST_HPARAMS_KEYS = ("hparams", "module_arguments")
 CONVERSION_DTYPES = [(bool, partial(torch.tensor, dtype=torch.uint8))]
@@ -33,8 +35,14 @@ min_seed = 0
 no_logo = ""
 
 
-class Empty:
-    """A class of hooks that are all optional."""
+def _hooks(name: str, *hooks: str) -> type:
+    return type(name, (), {hook: getattr(LightningModule, hook) for hook in hooks})
+
+
+CheckpointHooks = _hooks("CheckpointHooks", "on_load_checkpoint", "on_save_checkpoint")
+ModelHooks = _hooks(
+    "ModelHooks", *(name for name in MODULE_HOOKS - DATA_HOOKS if name.startswith(("on_", "configure_m")))
+)
 
 
 class Interval(Enum):

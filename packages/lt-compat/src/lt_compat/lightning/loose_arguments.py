@@ -83,9 +83,11 @@ def without_contradictions(given: Mapping[str, Any]) -> dict[str, Any]:
     if "check_val_every_n_epoch" in given and get("check_val_every_n_epoch") is get("val_check_interval") is None:
         new["check_val_every_n_epoch"] = 1
     callbacks = get("callbacks") or ()
-    for callback in callbacks if isinstance(callbacks, list | tuple) else [callbacks]:
-        if get("enable_model_summary") is False and getattr(callback, "role", "") == "summary":
-            new["enable_model_summary"] = None
+    roles = {getattr(cb, "role", "") for cb in (callbacks if isinstance(callbacks, list | tuple) else [callbacks])}
+    if get("enable_model_summary") is False and "summary" in roles:
+        new["enable_model_summary"] = None
+    if "exception_checkpoint" in roles and "checkpoint" not in roles and get("enable_checkpointing") in (None, True):
+        new["enable_checkpointing"] = False  # it stands for the default one
     if get("strategy") == "single_device" and isinstance(get("devices"), int) and new["devices"] > 1:
         warn(
             f"Trainer(strategy='single_device', devices={get('devices')}): one device is used. Write strategy='ddp', "

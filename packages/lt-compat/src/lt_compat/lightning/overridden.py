@@ -42,7 +42,14 @@ _UNCALLED: dict[type, str] = {
 """Lightning's members that lt does not call; with a parameter: those of lt's that Lightning has with this one."""
 
 
-StrategyMembers = type("StrategyMembers", (), dict.fromkeys(_HOOKS.split(), lambda self, *given: None))
+StrategyMembers = type(
+    "StrategyMembers",
+    (),
+    {
+        **dict.fromkeys(_HOOKS.split(), lambda self, *given: None),
+        "register_strategies": classmethod(lambda cls, registry: None),
+    },
+)
 """Lightning's hooks of a strategy, which a subclass overrides."""
 
 

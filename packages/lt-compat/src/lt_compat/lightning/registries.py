@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import getmembers, isclass
 from types import ModuleType
 from typing import Any
@@ -75,7 +75,7 @@ class Registry(dict[str, dict[str, Any]]):
     @property
     def names(self) -> list[str]:
         """All names, of users and of packages."""
-        return sorted({*self, *plugins.names(self._group)})
+        return sorted({*self.keys(), *plugins.names(self._group)})
 
     def of_the_user(self, name: object) -> bool:
         """Return whether it was registered here, not brought by a package."""
@@ -86,6 +86,12 @@ class Registry(dict[str, dict[str, Any]]):
         return self.names
 
     available_accelerators = available_strategies
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in plugins.names(self._group)

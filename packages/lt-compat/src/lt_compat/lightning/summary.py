@@ -26,10 +26,12 @@ class LayerSummary:
     in_size = out_size = "?"
 
     def __init__(self, module: nn.Module) -> None:
-        self._module = module
         self.layer_type = type(module).__name__
         self.num_parameters = sum(param.numel() for param in module.parameters())
         self.training = module.training
+
+    def detach_hook(self) -> None:
+        """Do nothing: the sizes were measured when the summary was made."""
 
 
 class ModelSummary(Table):
@@ -68,6 +70,18 @@ class ModelSummary(Table):
     @property
     def _layer_summary(self) -> dict[str, LayerSummary]:
         return {name: LayerSummary(layer) for name, layer in self.layers.items()}
+
+    @property
+    def flop_counts(self) -> dict[str, dict[Any, int]]:
+        """The operations of each line's layer in one forward of the example; nothing without one."""
+        return {row.name: {} if row.flops is None else {"total": row.flops} for row in self.rows}
+
+    def summarize(self) -> dict[str, LayerSummary]:
+        """Return the layers by their names."""
+        found = {name: LayerSummary(module) for name, module in self.layers.items()}
+        for layer, read, written in zip(found.values(), self.in_sizes, self.out_sizes, strict=True):
+            layer.in_size, layer.out_size = read, written
+        return found
 
     def _get_summary_data(self) -> list[tuple[str, list[str]]]:
         return [(title or " ", cells) for title, cells in self.columns()]

@@ -111,6 +111,11 @@ def trainer_class() -> type:
             return AcceleratorConnector(trainer=self)
 
         @property
+        def checkpoint_callbacks(self) -> list[Any]:
+            """All callbacks that save; the first one is the ``checkpoint_callback``."""
+            return [callback for callback in self.callbacks if "checkpoint" in callback.role]
+
+        @property
         def callbacks(self) -> Any:
             """All callbacks; they can be set, also while a run is set up."""
             return super().callbacks

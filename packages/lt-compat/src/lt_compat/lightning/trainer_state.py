@@ -86,6 +86,16 @@ class GradClipAlgorithmType(LightningEnum):
     VALUE = "value"
     NORM = "norm"
 
+    @classmethod
+    def supported_types(cls) -> list[str]:
+        """Return all values."""
+        return [each.value for each in cls]
+
+    @classmethod
+    def supported_type(cls, val: str) -> bool:
+        """Return whether there is such a value."""
+        return val in cls.supported_types()
+
 
 @dataclass
 class TrainerState:

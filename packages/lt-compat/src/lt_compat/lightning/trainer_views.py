@@ -28,6 +28,10 @@ class Answers(type):
         base = vars(cls).get("of_lt")
         return isinstance(value, base) if base is not None else super().__instancecheck__(value)
 
+    def __subclasscheck__(cls, kind: type) -> bool:
+        base = vars(cls).get("of_lt")
+        return issubclass(kind, base) if base is not None else super().__subclasscheck__(kind)
+
 
 class Face:
     """Shows a part of a Trainer.
@@ -160,6 +164,9 @@ class StrategyFace(Face):
         "_lightning_module": _module,
         "accelerator": lambda strategy, trainer: trainer.accelerator,
         "batch_to_device": lambda strategy, trainer: lambda batch, *given, **named: strategy.to_device(batch),
+        "block_backward_sync": lambda strategy, trainer: partial(
+            strategy.accumulating, trainer.lightning_module, False
+        ),
         "checkpoint_io": lambda strategy, trainer: trainer.checkpoint_io,
         "cluster_environment": _environment,
         "connect": lambda strategy, trainer: lambda model: None,
@@ -209,6 +216,11 @@ def _context(precision: Any, trainer: Any) -> Callable[[], AbstractContextManage
     return partial(computing_in, precision, trainer.strategy.device.type)
 
 
+def _unscale(precision: Any, trainer: Any) -> Callable[[Any], None]:
+    scaler = getattr(precision, "scaler", None)
+    return (lambda optimizer: None) if scaler is None else scaler.unscale_
+
+
 class PrecisionFace(Face):
     """``trainer.precision_plugin``."""
 
@@ -222,6 +234,7 @@ class PrecisionFace(Face):
         ),
         "precision": lambda precision, trainer: precision.name,
         "scaler": lambda precision, trainer: getattr(precision, "scaler", None),
+        "unscale_gradients": _unscale,
     }
 
     def __getattr__(self, name: str) -> Any:
