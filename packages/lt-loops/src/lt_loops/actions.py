@@ -1,4 +1,4 @@
-"""What users and hooks have a Trainer do beside its runs: save, log, stop, try a few steps, explain."""
+"""What users and hooks have a Trainer do beside its runs: save, log, stop, try a few steps."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from lt_core import CallbackBase, plugins
-from lt_core.data import DataSource, Feed
+from lt_core import CallbackBase
+from lt_core.data import Feed
 from lt_core.errors import ConfigError, ConfigTypeError, nearest_name, warn
 from lt_core.files.checkpoint_header import Contents
 from lt_core.logger import Logger
 from lt_core.profiler import Profiler, by_action
-from lt_core.strategy import Strategy
 from lt_core.terminal import say
 from lt_loops.run.checkpoint import capture
 from lt_loops.run.frame import Run
 from lt_loops.run.log import AXES
 from lt_loops.run.saves import SaveRequest
 from lt_loops.setup.hooks import call_event
-from lt_loops.setup.loaders import Loaders
 from lt_loops.trial import Trial, run_trial
 from lt_loops.view import TrainerView
 
@@ -258,39 +256,6 @@ class TrainerActions(TrainerView):
         if self._run is None or self._run.stage != "fit":
             raise ConfigTypeError("trainer.train_feed() works inside fit only: call it in a hook.", code="LT131")
         return self._run.feeds.train()
-
-    def explain(
-        self,
-        model: Any = None,
-        train_dataloaders: Any = None,
-        *,
-        devices: int | None = None,
-        num_nodes: int | None = None,
-        accelerator: str | None = None,
-        strategy: str | Strategy | None = None,
-    ) -> str:
-        """Print and return what a fit would do: nodes, ranks, devices, memory, shards, steps, and what happens when.
-
-        Nothing is launched, and the hardware need not be here.
-
-        Args:
-            model: a module whose memory is counted, and whose ``train_dataloader`` may be asked for batches.
-            train_dataloaders: loaders to count, or a datamodule, whose first samples show what a step keeps; default:
-                the model's, or those of the last run.
-            devices: devices on each node, in place of the Trainer's.
-            num_nodes: nodes, in place of the Trainer's.
-            accelerator: kind of device, in place of the Trainer's: ``"cuda"`` where no GPU is.
-            strategy: in place of the Trainer's.
-        """
-        loaders = train_dataloaders
-        if isinstance(source := model if loaders is None else loaders, DataSource):
-            loaders = Loaders(source).get("train")  # type: ignore[arg-type]
-        if loaders is None:
-            loaders = self.train_dataloader
-        explain = plugins.load("defaults", "explain")
-        text: str = explain(self, model, loaders, devices, num_nodes, accelerator, strategy)
-        self.print(text)
-        return text
 
     def reload_train_loader(self) -> None:
         if self._run is None:

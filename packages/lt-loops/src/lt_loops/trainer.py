@@ -338,6 +338,39 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
 
         return outputs()
 
+    def explain(
+        self,
+        model: Any = None,
+        train_dataloaders: Any = None,
+        *,
+        devices: int | None = None,
+        num_nodes: int | None = None,
+        accelerator: str | None = None,
+        strategy: str | Strategy | None = None,
+    ) -> str:
+        """Print and return what a fit would do: nodes, ranks, devices, memory, shards, steps, and what happens when.
+
+        Nothing is launched, and the hardware need not be here.
+
+        Args:
+            model: a module whose memory is counted, and whose ``train_dataloader`` may be asked for batches.
+            train_dataloaders: loaders to count, or a datamodule, whose first samples show what a step keeps; default:
+                the model's, or those of the last run.
+            devices: devices on each node, in place of the Trainer's.
+            num_nodes: nodes, in place of the Trainer's.
+            accelerator: kind of device, in place of the Trainer's: ``"cuda"`` where no GPU is.
+            strategy: in place of the Trainer's.
+        """
+        loaders = train_dataloaders
+        if isinstance(source := model if loaders is None else loaders, DataSource):
+            loaders = Loaders(source).get("train")  # type: ignore[arg-type]
+        if loaders is None:
+            loaders = self.train_dataloader
+        explain = plugins.load("defaults", "explain")
+        text: str = explain(self, model, loaders, devices, num_nodes, accelerator, strategy)
+        self.print(text)
+        return text
+
     def _evaluate(self, stage: str, call: dict[str, Any]) -> list[dict[str, float]]:
         """Validate or test; ``call`` has the arguments of the method by name."""
         if call["unknown"]:
