@@ -269,11 +269,12 @@ class RankedSaves(Checkpoint):
         self, trainer: TrainerAPI, metrics: dict[str, Any], may_replace: str, template: str = ""
     ) -> str:
         found = ""
-        if trainer.is_global_zero and template:
-            found = self._lt_free_path(metrics, may_replace, template)
-        elif trainer.is_global_zero:
-            found = os.fspath(self._get_metric_interpolated_filepath_name(metrics, trainer, may_replace))
-        return str(trainer.strategy.broadcast(found))
+        if trainer.is_global_zero:
+            named = self._get_metric_interpolated_filepath_name
+            found = (
+                self._lt_free_path(metrics, may_replace, template) if template else named(metrics, trainer, may_replace)
+            )
+        return str(trainer.strategy.broadcast(os.fspath(found)))
 
     def _lt_free_path(self, metrics: dict[str, Any], may_replace: str, template: str) -> str:
         """Return a path that is free, or whose file this run may overwrite."""

@@ -88,18 +88,15 @@ class LearningRateMonitor(Callback):
             kept.append(values[name])
             del kept[:-_KEPT]
             if self.log_momentum:
-                momentum = float(group["betas"][0] if "betas" in group else group.get("momentum", 0.0))
-                key = f"{name}-momentum"
-                values[key] = self.last_momentum_values[key] = momentum
+                key, momentum = f"{name}-momentum", group["betas"][0] if "betas" in group else group.get("momentum", 0)
+                values[key] = self.last_momentum_values[key] = float(momentum)
             if self.log_weight_decay and "weight_decay" in group:
                 key = f"{name}-weight_decay"
                 values[key] = self.last_weight_decay_values[key] = float(group["weight_decay"])
-        if not values:
-            return
-        trainer.callback_metrics.update(
-            {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
-        )
-        trainer.log_metrics(values, step)
+        if values:
+            exact = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+            trainer.callback_metrics.update(exact)
+            trainer.log_metrics(values, step)
 
 
 def _named_groups(trainer: TrainerAPI) -> list[tuple[str, Optimizer, dict[str, Any]]]:

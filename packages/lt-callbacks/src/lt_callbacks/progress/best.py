@@ -41,7 +41,7 @@ class BestValues:
         shown = dict(metrics)
         for name, value in metrics.items():
             mode = self._modes.get(name, _mode_by_name(name))
-            if mode in ("min", "max") and isinstance(value, (int, float)) and math.isfinite(value):
+            if mode in ("min", "max") and isinstance(value, int | float) and math.isfinite(value):
                 sign = 1.0 if mode == "max" else -1.0
                 if sign * value > sign * self._lt_best.get(name, -sign * math.inf):
                     self._lt_best[name] = float(value)

@@ -109,7 +109,7 @@ class ProgressBar(Callback):
     def get_metrics(self, trainer: TrainerAPI, pl_module: LightningModule) -> dict[str, int | str | float]:
         """Return the metrics beside the bar: the run's version, and the values logged with ``prog_bar=True``."""
         shown: dict[str, int | str | float] = {}
-        version = trainer.logger.version if trainer.logger is not None else None
+        version = getattr(trainer.logger, "version", None)
         if version is not None:
             shown["v_num"] = version[-4:] if isinstance(version, str) else version
         shown.update(trainer.progress_bar_metrics)
@@ -223,10 +223,9 @@ class ProgressBar(Callback):
     ) -> None:
         self._lt_done = batch_idx + 1
         # all that most batches cost: no metric is read and nothing formatted between two draws
-        if monotonic() < self._lt_next_draw:
-            return
-        self._lt_weight = _weight_of(outputs)
-        self._lt_draw_at_rate()
+        if monotonic() >= self._lt_next_draw:
+            self._lt_weight = _weight_of(outputs)
+            self._lt_draw_at_rate()
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         self._lt_finish()
@@ -263,9 +262,8 @@ class ProgressBar(Callback):
         if dataloader_idx != self._lt_loader:  # one bar for all loaders, whose lengths may be unknown
             self._lt_loader, self._lt_before_loader = dataloader_idx, self._lt_done
         self._lt_done = self._lt_before_loader + batch_idx + 1
-        if monotonic() < self._lt_next_draw:
-            return
-        self._lt_draw_at_rate()
+        if monotonic() >= self._lt_next_draw:
+            self._lt_draw_at_rate()
 
     on_test_batch_end = on_validation_batch_end
     on_predict_batch_end = on_validation_batch_end
@@ -273,7 +271,7 @@ class ProgressBar(Callback):
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """End the bar; inside an epoch, go on with the epoch's."""
         self._lt_finish()
-        if (outer := self._lt_outer) is not None:
+        if outer := self._lt_outer:
             outer.resume(monotonic())
             self._lt_phase, self._lt_done, self._lt_outer = outer, outer.done, None
             if self.is_enabled:
@@ -290,17 +288,15 @@ class ProgressBar(Callback):
         self._lt_begin(Phase(kind="train", description=self.train_description, total=total, first=first))
 
     def _lt_begin_evaluation(self, kind: str, description: str, totals: Sequence[int | float]) -> None:
-        self._lt_outer = outer = (
-            self._lt_phase if self._lt_phase is not None and self._lt_phase.kind == "train" else None
-        )
-        self._lt_outer_behind = outer is not None
+        around = self._lt_phase
+        self._lt_outer = outer = around if around and around.kind == "train" else None
+        self._lt_outer_behind = nested = outer is not None
         self._lt_loader = self._lt_before_loader = 0
         self.reset_dataloader_idx_tracker()
-        if outer is not None:
+        if outer:
             self._lt_advance(outer, self._lt_done, monotonic())
             description = f"{outer.description} · {description}"
-        total = convert_inf(sum(totals))
-        self._lt_begin(Phase(kind=kind, description=description, total=total, nested=outer is not None))
+        self._lt_begin(Phase(kind=kind, description=description, total=convert_inf(sum(totals)), nested=nested))
 
     def _lt_begin(self, phase: Phase) -> None:
         self._lt_phase, self._lt_done = phase, phase.first
@@ -313,7 +309,7 @@ class ProgressBar(Callback):
     # ---- drawing -----------------------------------------------------------------------------------------------------
 
     def _lt_shown_on(self) -> Display:
-        if self._lt_display is None:
+        if not self._lt_display:
             self._lt_display = self.make_display() if is_live() or self.draws_itself else LineDisplay()
         return self._lt_display
 
@@ -324,10 +320,9 @@ class ProgressBar(Callback):
             self._lt_draw()
 
     def _lt_draw(self) -> None:
-        phase = self._lt_present()
-        if phase is not None:
+        if phase := self._lt_present():
             display = self._lt_shown_on()
-            if self._lt_outer is not None and self._lt_outer_behind and not isinstance(display, LineDisplay):
+            if self._lt_outer and self._lt_outer_behind and not isinstance(display, LineDisplay):
                 self._lt_outer_behind = False  # it stood where it was drawn last
                 display.update(self._lt_outer, self._lt_metrics)
             display.update(phase, self._lt_metrics)
@@ -335,8 +330,7 @@ class ProgressBar(Callback):
             self._lt_next_draw = self._lt_last_draw + display.interval(phase)
 
     def _lt_finish(self) -> None:
-        phase = self._lt_present()
-        if phase is not None:
+        if phase := self._lt_present():
             self._lt_shown_on().finish(phase, self._lt_epoch_metrics if phase.kind == "train" else self._lt_metrics)
             phase.over = True
             if phase.kind != "train":
@@ -388,7 +382,7 @@ class ProgressBar(Callback):
         return dict(sorted(shown.items(), key=lambda item: self._lt_best.rank(item[0])))
 
     def _lt_close(self) -> None:
-        if self._lt_display is not None:
+        if self._lt_display:
             self._lt_display.close()
         self._lt_display = self._lt_phase = self._lt_outer = None
         self._lt_next_draw = math.inf

@@ -215,9 +215,9 @@ class EarlyStopping(Callback):
         if trainer.stop_reason and self._lt_metric.awaits_validation(trainer):  # the run ends anyway
             return False
         error = self._lt_metric.lacking(trainer, self.monitor, logs)
-        if error is not None and self.strict:
-            raise error
         if error is not None:
+            if self.strict:
+                raise error
             warn(str(error), code="LT532")
         return False
 

@@ -48,8 +48,7 @@ class Timer(Callback):
         price_per_hour: float | None = None,
     ) -> None:
         super().__init__()
-        limit = None if duration is None else Duration.time(duration, "Timer(duration={})")
-        limits = [] if limit is None else [limit.total_seconds()]
+        limits = [] if duration is None else [Duration.time(duration, "Timer(duration={})").total_seconds()]
         if budget is not None:
             if price_per_hour is None or not (price_per_hour > 0 and 0 <= budget < math.inf):
                 raise ConfigError(
@@ -57,7 +56,7 @@ class Timer(Callback):
                     "such as Timer(budget=20.0, price_per_hour=2.5).",
                     code="LT671",
                 )
-            limits.append(timedelta(hours=budget / price_per_hour).total_seconds())
+            limits.append(3600 * budget / price_per_hour)
         self._duration = min(limits, default=None)
         self._lt_price = price_per_hour
         self._interval = choice("Timer", "interval", interval, ("step", "epoch"))
@@ -154,10 +153,11 @@ class Timer(Callback):
             self._lt_stop(trainer)
 
     def _lt_stop(self, trainer: TrainerAPI) -> None:
+        limit = timedelta(seconds=self._duration or 0)
         if self._verbose and not trainer.should_stop:
             spent = "" if self._lt_price is None else f" (at {self._lt_price:g} an hour: {self.cost():.2f})"
-            trainer.print(f"Training ends: the time of {timedelta(seconds=self._duration or 0)} is over{spent}.")
-        trainer.stop(f"Timer: {timedelta(seconds=self._duration or 0)} are over")
+            trainer.print(f"Training ends: the time of {limit} is over{spent}.")
+        trainer.stop(f"Timer: {limit} are over")
 
 
 def _stage(stage: str) -> str:

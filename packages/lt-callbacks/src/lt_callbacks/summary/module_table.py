@@ -127,15 +127,17 @@ class ModuleTable:
         rows = self.rows
         table = [
             ("", [str(i) for i in range(len(rows))]),
-            ("Name", [row.name for row in rows]),
-            ("Type", [row.kind for row in rows]),
-            ("Params", [human_count(row.parameters) for row in rows]),
+            ("Name", self.layer_names),
+            ("Type", self.layer_types),
+            ("Params", [*map(human_count, self.param_nums)]),
             ("Mode", [row.mode for row in rows]),
         ]
         if self.has_example:
-            table.append(("FLOPs", [human_count(row.flops or 0) for row in rows]))
-            table.append(("In sizes", [str(row.in_size) for row in rows]))
-            table.append(("Out sizes", [str(row.out_size) for row in rows]))
+            table += [
+                ("FLOPs", [human_count(row.flops or 0) for row in rows]),
+                ("In sizes", [*map(str, self.in_sizes)]),
+                ("Out sizes", [*map(str, self.out_sizes)]),
+            ]
         if self.other_parameters:
             extra = ["", "other params", "n/a", human_count(self.other_parameters)]
             for (_, cells), cell in zip(table, extra + ["n/a"] * (len(table) - len(extra)), strict=True):
@@ -147,8 +149,8 @@ class ModuleTable:
         frozen = self.total_parameters - self.trainable_parameters
         lines = [(human_count(self.trainable_parameters), "Trainable params")]
         if frozen:
-            lines.append((human_count(frozen), "Non-trainable params"))
-            lines.append((human_count(self.total_parameters), "Total params"))
+            total = (human_count(self.total_parameters), "Total params")
+            lines += [(human_count(frozen), "Non-trainable params"), total]
         size = f"{self.model_size:.3f}" if self.model_size < 100 else f"{self.model_size:,.0f}"
         lines.append((size, "Total estimated model params size (MB)"))
         if self.modes["eval"]:
