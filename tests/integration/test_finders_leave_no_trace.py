@@ -152,6 +152,44 @@ def test_a_finder_trains_no_part_that_is_in_eval_mode(finder):
     assert all(modes == [False, False, True] for modes in net.modes)
 
 
+@pytest.mark.parametrize("manual", [True, False], ids=["manual", "automatic"])
+@pytest.mark.parametrize("several", [False, True], ids=["one", "two"])
+def test_schedulers_that_a_step_uses_stand_still_in_a_search_and_are_the_same_after_it(manual, several):
+    class Scheduled(Net):
+        automatic_optimization, rates = not manual, []
+
+        def training_step(self, batch, batch_idx):
+            loss, found = super().training_step(batch, batch_idx), self.lr_schedulers()
+            schedulers = found if several else [found]
+            self.rates.append(schedulers[0].get_last_lr()[0] / self.lr)
+            if manual:
+                optimizer = self.optimizers()
+                optimizer.zero_grad()
+                self.manual_backward(loss)
+                optimizer.step()
+                for scheduler in schedulers:
+                    scheduler.step()
+            return loss
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=self.lr)
+            halves = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+            falls = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+            chosen = [halves, falls] if several else [halves]
+            return [optimizer], [each if manual else {"scheduler": each, "interval": "step"} for each in chosen]
+
+    module, loader = Scheduled(), DataLoader(data(), batch_size=4)
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = Trainer(accelerator="cpu", max_epochs=1, **quiet)
+    Tuner(trainer).lr_find(module, loader, num_training=30, update_attr=True)
+    assert set(module.rates) == {1.0}, "rates in the search, by the schedulers"
+    module.rates.clear()
+    trainer.fit(module, loader)
+    # the first scheduler's last rate, before the other one's step
+    wanted = [0.5 ** (step // 2) * (0.9 ** max(step - 1, 0) if several else 1) for step in range(20)]
+    assert module.rates == pytest.approx(wanted)
+
+
 def test_the_rate_is_that_of_the_model_which_trains():
     def find(layers):
         net = Net(LOADERS["the global generator"], layers)

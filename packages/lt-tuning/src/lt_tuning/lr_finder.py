@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any
 
 from torch.optim import Optimizer
@@ -170,7 +171,8 @@ class LearningRateFinder(Callback):
         attribute = self._lt_attribute(trainer) if self._update_attr else None
         curve = self.optimal_lr = self._lt_new_curve()
         schedulers = trainer.lr_scheduler_configs
-        held, schedulers[:] = schedulers[:], []  # the sweep sets the rate; they may know of fewer steps than it takes
+        held = schedulers[:]  # the sweep sets the rate; they may know of fewer steps than it takes
+        schedulers[:] = map(_still, held)
         try:
             trainer.trial(self._num_training_steps, callbacks=[_Sweep(curve, self._lt_threshold)], new_loaders=False)
         finally:
@@ -195,6 +197,26 @@ class LearningRateFinder(Callback):
 
     def _lt_new_curve(self) -> LearningRateCurve:
         return LearningRateCurve(self._mode, self._min_lr, self._max_lr, self._num_training_steps)
+
+
+def _still(config: Any) -> Any:
+    """Return a scheduler's config by which it never steps."""
+    still = copy(config)
+    still.scheduler, still.interval, still.every, still.reduce_on_plateau = _Still(config.scheduler), "", None, False
+    return still
+
+
+class _Still:
+    """A scheduler that does not step, also where a step of the user's asks it to; all else is its own."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._lt_scheduler = scheduler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lt_scheduler, name)
+
+    def step(self, *_args: Any, **_kwargs: Any) -> None:
+        """Do nothing."""
 
 
 class _Sweep(Callback):

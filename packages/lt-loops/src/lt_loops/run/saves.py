@@ -185,7 +185,10 @@ class Saves(Owner):
         for path in sorted(failures.keys() - errors.keys()):  # a link or a removal; no checkpoint is lost
             if id(failures[path]) in blamed:  # said already, with the request whose file it is
                 continue
-            warn(f"In the background: {failures[path]} Training goes on, no checkpoint is lost.", code="LT620")
+            warn(
+                f"In the background: {str(failures[path]).rstrip('.')}. Training goes on, no checkpoint is lost.",
+                code="LT620",
+            )
         if pending and together:
             errors = self._agreed_on_each(errors)
         for request in pending:
