@@ -204,6 +204,18 @@ def test_a_step_that_steps_several_times_a_batch_takes_max_steps_and_no_more(ste
     same(net, steps_by_hand(steps))
 
 
+def test_a_save_asks_a_step_for_each_of_its_states_once(tmp_path, monkeypatch, seeded):
+    asked = []
+    for name in ("state_dict", "rank_state_dict"):
+        own = getattr(RunningParts, name)
+        monkeypatch.setattr(RunningParts, name, lambda self, name=name, own=own: asked.append(name) or own(self))
+    trainer = make_trainer(step=Parts(), max_steps=2, max_epochs=-1)
+    trainer.fit(seeded(Net), make_loader(80))
+    asked.clear()
+    trainer.save_checkpoint(tmp_path / "parts.ckpt")
+    assert sorted(asked) == ["rank_state_dict", "state_dict"]
+
+
 class Boundaries(Callback):
     """Notes the optimizer steps at which something was due."""
 

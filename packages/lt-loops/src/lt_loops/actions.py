@@ -198,8 +198,8 @@ class TrainerActions(TrainerView):
     ) -> None:
         """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved.
 
-        The ``owner``'s ``on_saved(path)`` is called when it is; ``mark`` goes into the file's header; ``write(path)``
-        is called on all ranks in place of the loop's own writing. The other arguments are those of
+        The ``owner``'s ``on_saved(path)`` is called when the writer has it; ``mark`` goes into the file's header;
+        ``write(path)`` is called on all ranks in place of the loop's own writing. The other arguments are those of
         :meth:`save_checkpoint`.
 
         Raises:

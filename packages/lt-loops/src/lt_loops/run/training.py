@@ -103,7 +103,7 @@ class Training(Owner):
         """Take over all that another fit of the same module trained with."""
         if not self._job.policy.new_optimizers:
             self.configure(last.optimization)
-        self.pending, self._step_states = last.pending, last.step_states()
+        self.pending, self._step_states = last.pending, (last.step_states(), last.step_states(own=True))
 
     # ---- how ---------------------------------------------------------------------------------------------------------
 
@@ -156,15 +156,15 @@ class Training(Owner):
     def end_step(self) -> None:
         """Train by lt's own step from here on."""
         self.drop()
-        self._step_states = self.step_states()
+        self._step_states = self.step_states(), self.step_states(own=True)
         self.running = None
 
-    def step_states(self) -> tuple[StateDict, StateDict]:
-        """Return the states of steps by key: the shared ones, and this rank's."""
-        shared, own = self._step_states
-        if self.running is not None and (key := self.running.step.key):
-            shared, own = {**shared, key: self.running.state_dict()}, {**own, key: self.running.rank_state_dict()}
-        return shared, own
+    def step_states(self, *, own: bool = False) -> StateDict:
+        """Return the states of steps by key: the shared ones, or this rank's."""
+        states, running = self._step_states[own], self.running
+        if running is not None and (key := running.step.key):
+            return {**states, key: running.rank_state_dict() if own else running.state_dict()}
+        return states
 
     def drop(self) -> None:
         """Have a step of another package drop its graphs and buffers: they hold memory."""
@@ -213,7 +213,7 @@ class Training(Owner):
             "pending": self.pending.state_dict(),
             "window": self._agenda.window,
             "precision": self._precision.state_dict(),
-            "steps": self.step_states()[0],
+            "steps": self.step_states(),
             "optimizers": [_kind(optimizer) for optimizer in self.optimizers],
             "scheduler_steps": [(str(config.every), config.stepped) for config in self.schedulers.configs],
         }
@@ -234,7 +234,7 @@ class Training(Owner):
     def rank_state(self) -> StateDict:
         """Return the gradients that a later step will use, and the weight of the losses that they are of."""
         gradients = {} if self._begins_anew else self._unfinished_gradients()
-        return {"gradients": gradients, "weight": float(self.pending.weight), "steps": self.step_states()[1]}
+        return {"gradients": gradients, "weight": float(self.pending.weight), "steps": self.step_states(own=True)}
 
     @property
     def _begins_anew(self) -> bool:
