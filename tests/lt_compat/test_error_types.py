@@ -29,6 +29,26 @@ assert type(DataError("a")) is DataError and type(DataError("a", code="LT999")) 
 assert isinstance(MissingCheckpointError("a", code="LT611"), FileNotFoundError)
 sys.stdout.buffer.write(pickle.dumps(error))
 """
+WORKERS = """
+import sys, torch, lightning
+from torch.utils.data import DataLoader
+from lt_core.errors import ConfigError
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        raise ConfigError("In the worker.", code="LT603")
+
+if __name__ == "__main__":
+    for method in ("fork", "spawn"):
+        try:
+            next(iter(DataLoader(Data(), num_workers=1, multiprocessing_context=method, timeout=60)))
+        except (KeyError, ValueError) as error:
+            assert isinstance(error, ConfigError) and "In the worker. [LT603]" in str(error), error
+            print(method, type(error) is type(ConfigError("a", code="LT603")))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +69,7 @@ def test_an_error_is_caught_by_lightnings_type_and_by_lts_and_reads_as_before(ow
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (vars(again), again.args) == (vars(error), error.args)
+    assert pickle.loads(pickle.dumps(type(error))) is type(error)  # as a DataLoader's worker sends it
 
 
 def test_errors_of_other_codes_and_those_that_have_the_type_keep_their_class():
@@ -61,3 +82,12 @@ def test_only_a_process_that_imports_lightning_has_the_types_and_another_reads_i
     done = subprocess.run([sys.executable, "-c", BOTH], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert isinstance(pickle.loads(done.stdout), (ConfigError, RuntimeError))
+
+
+def test_an_error_in_a_worker_of_a_loader_reaches_the_process_that_waits(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(WORKERS)
+    done = subprocess.run(
+        [sys.executable, "-m", "lt_compat", script], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert (done.stdout.split(), done.returncode) == (["fork", "True", "spawn", "True"], 0), done.stderr

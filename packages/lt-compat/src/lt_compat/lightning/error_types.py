@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,13 @@ an accident of its code raises: AssertionError, IndexError, ZeroDivisionError.
 _init = LtError.__init__
 
 
+class _Derived(type):
+    """The kind of the derived classes, which are pickled by what they are made of: no module has them by their names.
+
+    A DataLoader's worker sends the class of its error to the process that waits for it.
+    """
+
+
 def caught_by_lightnings_types() -> None:
     """Have ``except`` with Lightning's type catch lt's errors in this process from now on."""
     LtError.__init__ = _init_with_types  # type: ignore[method-assign]
@@ -46,7 +54,10 @@ def _derived(base: Any, types: tuple[Any, ...]) -> Any:
         return _rebuilt, (base, types, self.args), self.__dict__
 
     namespace = {"__module__": base.__module__, "__reduce__": reduce, "__str__": Exception.__str__}
-    return type(base.__name__, (base, *types), namespace)
+    return _Derived(base.__name__, (base, *types), namespace)
+
+
+copyreg.pickle(_Derived, lambda kind: (_derived, (kind.__bases__[0], kind.__bases__[1:])))
 
 
 def _rebuilt(base: Any, types: tuple[Any, ...], args: tuple[object, ...]) -> Any:
