@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.launcher import Launcher
+from lt_core.plugins import load_name
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities
 from lt_parallel import states
@@ -45,6 +46,7 @@ __all__ = ["FSDP", "Policy"]
 
 _SHARDING = {"FULL_SHARD": True, "SHARD_GRAD_OP": False}
 _STATES = ("full", "sharded")
+_RootHolder = RootHolder  # named by pickles of sharded modules
 
 
 class Gathering(NamedTuple):
@@ -487,3 +489,7 @@ def check_choice(name: str, given: Any, choices: Iterable[str], owner: str = "FS
         raise ConfigError(
             f"{owner}({name}={given!r}): expected one of {known}.{did_you_mean(str(given), choices)}", code="LT742"
         )
+
+
+def __getattr__(name: str) -> Any:  # it was here once
+    return load_name(__name__, {"ModelParallel": "lt_parallel.model_parallel"}, name)
