@@ -269,7 +269,7 @@ OLD_ARGUMENTS = [
 ]
 
 NAMES = [
-    row("Trainer(strategy='deepspeed')", "lt has none of DeepSpeed", way_out="strategy='fsdp'", kind=PluginError),
+    row("Trainer(strategy='deepspeed')", "lt does not include DeepSpeed", way_out="strategy='fsdp'", kind=PluginError),
     row("Trainer(strategy='dpp')", "Unknown strategy 'dpp'", way_out="Did you mean 'ddp'?", kind=PluginError),
     row("Trainer(accelerator='cdua')", "Unknown accelerator 'cdua'", way_out="Did you mean 'cuda'?", kind=PluginError),
     row("Trainer(precision='16-mixd')", "Unknown precision '16-mixd'", way_out="mean '16-mixed'?", kind=PluginError),

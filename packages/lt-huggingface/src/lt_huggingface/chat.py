@@ -46,7 +46,7 @@ def tokenize_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]], **optio
             if ids[:start] != before or ids[:end] != after:
                 raise DataError(
                     f"tokenize_chat: the chat template writes the conversation up to turn {turn} otherwise where more "
-                    "turns follow, so that the assistant's tokens cannot be told. Give it one answer a conversation "
+                    "turns follow, so that the assistant's tokens cannot be identified. Pass one answer per conversation "
                     "(messages[:turn + 1]), or another chat_template=.",
                     code="LT807",
                 )
