@@ -46,8 +46,8 @@ def tokenize_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]], **optio
             if ids[:start] != before or ids[:end] != after:
                 raise DataError(
                     f"tokenize_chat: the chat template writes the conversation up to turn {turn} otherwise where more "
-                    "turns follow, so that the assistant's tokens cannot be identified. Pass one answer per conversation "
-                    "(messages[:turn + 1]), or another chat_template=.",
+                    "turns follow, so that the assistant's tokens cannot be identified. Pass one answer per "
+                    "conversation (messages[:turn + 1]), or another chat_template=.",
                     code="LT807",
                 )
             labels[start:end] = ids[start:end]
