@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt_callbacks import LearningRateMonitor, ModelCheckpoint
 from lt_compat.lightning.trainer import trainer_class
-from lt_core import LightningModule
+from lt_core import Callback, LightningModule
 from lt_loggers import CSVLogger
 from lt_loops import Trainer
 
@@ -98,6 +98,23 @@ def test_the_best_of_several_checkpoint_callbacks(monitors, said):
     trainer, module = plain(callbacks=callbacks, enable_checkpointing=True), Net()
     trainer.fit(module, loader(), loader())
     assert codes(lambda: trainer.test(module, loader(), ckpt_path="best")) == said
+
+
+def test_callbacks_of_ones_own_that_write_checkpoints_need_no_monitor():
+    class Own(Callback):
+        role = "checkpoint"
+        best_model_path = ""
+
+        def on_train_end(self, trainer, pl_module):
+            self.best_model_path = "own.ckpt"
+            trainer.save_checkpoint(self.best_model_path)
+
+    trainer, module = (
+        plain(callbacks=[Own(), Own(), ModelCheckpoint("theirs", monitor="v")], enable_checkpointing=True),
+        Net(),
+    )
+    trainer.fit(module, loader(), loader())
+    assert codes(lambda: trainer.test(module, loader(), ckpt_path="best")) == ["LT248"]
 
 
 @pytest.mark.parametrize(

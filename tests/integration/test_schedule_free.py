@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from lt import LightningModule, Trainer
-from lt.callbacks import ModelCheckpoint, ScheduleFree
+from lt import Callback, LightningModule, Trainer
+from lt.callbacks import LearningRateFinder, ModelCheckpoint, ScheduleFree
 
 schedulefree = pytest.importorskip("schedulefree")
 
@@ -93,6 +93,28 @@ def test_a_checkpoint_holds_the_average_and_a_resume_equals_not_having_stopped(k
     same(resumed.state_dict(), whole.state_dict())
     loaded = Net.load_from_checkpoint(tmp_path / "whole/epoch=3.ckpt", kind=kind)
     same(loaded.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+def test_a_file_written_as_a_validation_ends_holds_the_average(first, tmp_path):
+    class Saves(Callback):
+        def on_validation_end(self, trainer, pl_module):
+            trainer.save_checkpoint(tmp_path / "file.ckpt")
+
+    callbacks = [ScheduleFree(), Saves()] if first else [Saves(), ScheduleFree()]
+    net = Net()
+    Trainer(max_epochs=2, num_sanity_val_steps=0, enable_checkpointing=False, callbacks=callbacks, **QUIET).fit(
+        net, loader(), loader()
+    )
+    file = torch.load(tmp_path / "file.ckpt", weights_only=True)
+    same(file["state_dict"], net.state_dict())
+    assert not any(group["train_mode"] for state in file["optimizer_states"] for group in state["param_groups"])
+
+
+def test_a_search_behind_it_runs():
+    finder = LearningRateFinder(num_training_steps=40, update_attr=False)
+    Trainer(max_epochs=1, enable_checkpointing=False, callbacks=[ScheduleFree(), finder], **QUIET).fit(Net(), loader())
+    assert finder.optimal_lr.results["lr"]
 
 
 def test_a_fit_without_it_says_what_to_add():

@@ -448,6 +448,7 @@ class Sets(Callback):
 
 @pytest.mark.parametrize("name", ["fit", "validate", "test", "predict"])
 @pytest.mark.parametrize("ends", ["well", "train", "validate", "signal", "at its begin"])
+@pytest.mark.filterwarnings("ignore:.*LT318")  # benchmark beside deterministic
 @pytest.mark.parametrize("before", [False, True])
 def test_settings_of_the_process_are_those_from_before_the_run(before, ends, name, tmp_path):
     torch.use_deterministic_algorithms(before)

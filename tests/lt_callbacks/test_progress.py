@@ -253,6 +253,13 @@ def test_what_is_monitored_comes_first_in_rows_and_beside_the_bar_and_a_validati
     assert list(bar._lt_epoch_metrics()) == list(dict.fromkeys([*first, *names]))
 
 
+def test_numbers_above_one_keep_their_digits_in_a_narrow_table():
+    table, phase = Table(), Phase(kind="train", description="Epoch 0/9")
+    names = [f"val_m{number}" for number in range(12)]
+    rows = [table.add(phase, dict.fromkeys(names, value), 80) for value in (0.5, 45.2, 120.5, 1234.5, 3e-5)]
+    assert [row.split()[-1] for row in rows[1:]] == ["45.2", "120.5", "1234", "3e-05"]
+
+
 def test_the_heading_stands_once_over_eight_metrics_that_fall_by_orders_of_magnitude_in_80_columns():
     table, phase = Table(), Phase(kind="train", description="Epoch 0/9")
     names = [f"train_metric_{number}" for number in range(7)]

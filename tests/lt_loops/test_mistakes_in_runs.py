@@ -514,3 +514,13 @@ def test_a_mistake_is_answered_with_its_name_its_value_and_the_way_out(mistake):
     for part in (*mistake.names, mistake.way_out):
         assert part in full_text(error), full_text(error)
     assert re.search(r"\[LT\d{3}\]$", full_text(error)) or isinstance(error, AttributeError)
+
+
+def test_a_lookup_of_the_users_own_that_names_an_array_gets_no_note(trainer, loader):
+    class Looks(Net):
+        def training_step(self, batch, batch_idx):
+            return {}["a column of numpy.ndarray"]
+
+    with pytest.raises(KeyError) as caught:
+        trainer().fit(Looks(), loader())
+    assert not [note for note in getattr(caught.value, "__notes__", ()) if "LT128" in note]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 
+import fsspec
 import pytest
 
 from lt_core.errors import LtWarning
@@ -103,7 +104,10 @@ def test_index_and_files_are_left_as_they_are(repository, tmp_path):
     git(repository, "add", "train.py")
     (repository / "train.py").write_text("a = 3\n")
     before = git(repository, "status", "--porcelain")
+    os.utime(repository / "data.bin", (1, 1))  # git status alone would write that into the index
+    index = (repository / ".git/index").read_bytes()
     kept(repository, tmp_path / "run")
+    assert (repository / ".git/index").read_bytes() == index
     assert git(repository, "status", "--porcelain") == before
     assert git(repository, "show", ":train.py") == "a = 2\n"
 
@@ -131,6 +135,22 @@ def test_where_git_has_nothing_to_say_the_run_goes_on_with_a_warning(why, tmp_pa
         callback.on_fit_start(trainer, trainer.lightning_module)
     assert callback.state_dict() == {}
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_in_a_remote_folder_has_the_file_there(repository, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    callback, trainer = GitState(repository), FakeTrainer(default_root_dir="memory://git/run")
+    callback.on_fit_start(trainer, trainer.lightning_module)
+    assert fsspec.filesystem("memory").exists(f"/git/run/{callback.state_dict()['patch']}")
+    assert [path.name for path in tmp_path.iterdir()] == ["project"]
+
+
+def test_where_the_file_cannot_be_written_the_run_goes_on_with_a_warning(repository, tmp_path):
+    (tmp_path / "run").touch()
+    callback, trainer = GitState(repository), FakeTrainer(default_root_dir=str(tmp_path / "run"))
+    with pytest.warns(LtWarning, match=r"git-.*patch could not be written.*LT236"):
+        callback.on_fit_start(trainer, trainer.lightning_module)
+    assert callback.state_dict() == {}
 
 
 @pytest.mark.parametrize("given", [{"fast_dev_run": True}, {"is_global_zero": False}])

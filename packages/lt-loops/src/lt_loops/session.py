@@ -230,8 +230,9 @@ def _explain(losses: LossWatch, module: LightningModule, optimizers: list[Optimi
     text, who = str(error), type(module).__name__
     if isinstance(error, RuntimeError) and "returned nan values" in text:
         error.add_note(f"lt: {losses.describe_anomaly()} [LT341]")
+    usual = isinstance(error, RuntimeError | TypeError | AttributeError) or type(error) is Exception
     for sign, meaning in _MEANINGS.items():
-        if sign in text:
+        if usual and sign in text:
             error.add_note(f"lt: {meaning}")
     _note_missing_closure(optimizers, error)
     lost = isinstance(error, RuntimeError) and "does not require grad and does not have a grad_fn" in text

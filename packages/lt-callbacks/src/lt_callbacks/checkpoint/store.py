@@ -361,7 +361,10 @@ class CheckpointStore:
             try:
                 self._owner._remove_checkpoint(trainer, path)
             except (CheckpointError, OSError) as error:
-                warn(f"{path} could not be deleted: {error}. It stays, and training goes on.", code="LT693")
+                warn(
+                    f"{path} could not be deleted: {str(error).rstrip('.')}. It stays, and training goes on.",
+                    code="LT693",
+                )
             self.ranking.stands_in.pop(path, None)
             if weights := self.weights_path(path):
                 self.delete(trainer, weights)
@@ -387,7 +390,7 @@ class CheckpointStore:
             if self._lt_weights_ending and io.exists(self.weights_path(source)):  # not where writing them failed
                 name(self.weights_path(source), self.weights_path(target))
         except (CheckpointError, OSError) as error:
-            warn(f"{target} could not be made from {source}: {error}. Training goes on.", code="LT635")
+            warn(f"{target} could not be made from {source}: {str(error).rstrip('.')}. Training goes on.", code="LT635")
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,8 @@ class History:
             text = format_value(value)
             text = text if text.endswith(BEST) else f"{text} "
             if 0 < self._holds(_Head(name)) < len(text) and isinstance(value, float):
-                text = f"{value:.0e} "  # a number that becomes small or large does not begin the table anew
+                # a number that becomes small or large does not begin the table anew
+                text = f"{value:{'.4g' if abs(value) >= 1 else '.0e'}} "
             cells[_Head(name)] = text
         wider = {head: len(text) for head, text in cells.items() if len(text) > self._holds(head)}
         lines: list[str] = []

@@ -112,8 +112,7 @@ class ProgressBar(Callback):
         version = getattr(trainer.logger, "version", None)
         if version is not None:
             shown["v_num"] = version[-4:] if isinstance(version, str) else version
-        shown.update(trainer.progress_bar_metrics)
-        return shown
+        return shown | trainer.progress_bar_metrics
 
     def make_display(self) -> Display:
         """Return the display for a terminal or notebook; a bar that draws in its own hooks needs none."""

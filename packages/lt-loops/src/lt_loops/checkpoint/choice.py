@@ -133,10 +133,10 @@ def _best(trainer: TrainerAPI, stage: str) -> str:
             code="LT612",
         )
     best: str = found[0].best_model_path
-    if any(callback.monitor for callback in found[1:]):
+    if any(getattr(callback, "monitor", None) for callback in found[1:]):
         warn(
-            f"{stage}(ckpt_path='best') takes the first of {len(found)} ModelCheckpoint callbacks, which monitors "
-            f"{found[0].monitor!r}. For another one's pass its best_model_path.",
+            f"{stage}(ckpt_path='best') takes the first of {len(found)} ModelCheckpoint callbacks. For another one's "
+            "pass its best_model_path.",
             code="LT248",
         )
     if not best:

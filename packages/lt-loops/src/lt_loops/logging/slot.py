@@ -232,7 +232,7 @@ class Slot:
 
     def _check_single(self, value: Any) -> Any:
         named = isinstance(value, Mapping)
-        if named or (value.numel() if isinstance(value, Tensor) else getattr(value, "size", 1)) != 1:
+        if named or math.prod(getattr(value, "shape", ())) != 1:
             several = f"several values ({', '.join(map(str, value))})" if named else f"the shape {tuple(value.shape)}"
             remedy = "_dict(metric.compute())" if named else f"({self.name!r}, metric.compute().mean())"
             raise LogError(

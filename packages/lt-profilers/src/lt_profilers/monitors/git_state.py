@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from lt_core.callback import Callback
-from lt_core.errors import warn
+from lt_core.checkpoint import local_folder
+from lt_core.errors import recording, warn
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
@@ -37,9 +38,9 @@ class GitState(Callback):
 
     When ``fit`` begins, rank 0 writes ``git-<commit>-<checksum>.patch`` into the run's folder, ``trainer.log_dir``: the
     commit, the changed and new files by name, then the differences of tracked files and of new Python files that git
-    does not ignore. ``git checkout <commit>`` and ``git apply <file>`` bring the code back. A run that is resumed with
-    other code has a second file. In checkpoints ``state_dict`` holds ``commit`` and ``patch``, the file's name. The
-    repository is left as it is, and its index too.
+    does not ignore. ``git checkout <commit>`` and ``git apply --allow-empty <file>`` bring the code back. A run that is
+    resumed with other code has a second file. In checkpoints ``state_dict`` holds ``commit`` and ``patch``, the file's
+    name. The repository is left as it is, and its index too.
 
     Args:
         folder: any folder of the repository; default: the current one.
@@ -51,37 +52,36 @@ class GitState(Callback):
 
     def __init__(self, folder: str | os.PathLike[str] = ".") -> None:
         self.folder = folder
-        self._state: dict[str, str] = {}
+        self._lt_state: dict[str, str] = {}
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Write the file; where git fails (no repository, no commit, not installed), warn."""
-        self._state = {}
+        self._lt_state = {}
         if trainer.fast_dev_run or not trainer.is_global_zero:
             return
         try:
             commit, text = _read(self.folder)
         except (OSError, subprocess.CalledProcessError) as error:
-            said = getattr(error, "stderr", b"").decode().strip() or error
+            said = (getattr(error, "stderr", b"").decode().strip() or str(error)).rstrip(".")
             warn(
-                f"GitState(folder={self.folder!r}): the code of this run is not kept, for git failed: {said}",
+                f"GitState(folder={self.folder!r}): the code of this run is not kept, for git failed: {said}.",
                 code="LT806",
             )
             return
         name = f"git-{commit[:12]}-{zlib.crc32(text):08x}.patch"
-        run = Path(trainer.log_dir or ".")
-        run.mkdir(parents=True, exist_ok=True)
-        (run / name).write_bytes(text)
-        self._state = {"commit": commit, "patch": name}
+        with recording(name), local_folder(trainer.log_dir or ".") as run:
+            (run / name).write_bytes(text)
+            self._lt_state = {"commit": commit, "patch": name}
 
     def state_dict(self) -> dict[str, Any]:
-        return self._state
+        return self._lt_state
 
 
 def _read(folder: str | os.PathLike[str]) -> tuple[str, bytes]:
     """Return the commit and the file's content."""
 
     def git(*words: str, **variables: str) -> bytes:
-        command = ["git", "-C", os.fspath(folder), *words]
+        command = ["git", "--no-optional-locks", "-C", os.fspath(folder), *words]
         return subprocess.run(command, env=os.environ | variables, capture_output=True, check=True).stdout
 
     commit = git("rev-parse", "--verify", "HEAD").decode().strip()
