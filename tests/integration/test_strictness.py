@@ -2,8 +2,8 @@
 
 In the folder strictness: rows.txt has the code, below lt's error; lightning_2_6_6.json what Lightning does at each
 row, recorded by scripts.py; refused.txt, below the reason, the rows that lt.compat refuses or takes otherwise;
-codes.txt the codes of errors without a row; warnings.txt Lightning's warnings, below lt's codes for them or the reason
-for none, and rows that meet them.
+types.txt, below the reason, the rows whose error Lightning's type does not catch; codes.txt the codes of errors without
+a row; warnings.txt Lightning's warnings, below lt's codes for them or the reason for none, and rows that meet them.
 """
 
 import json
@@ -70,14 +70,7 @@ KINDS = {
 }
 """By the type of Lightning's error, the class of lt's that is caught by it; lt_compat says why no other one."""
 
-OTHER_TYPES = {
-    "cli('fit', model=5)": "jsonargparse's",
-    "fit(train=CombinedLoader({'a': loader()}, limits=2))": "Lightning has no such argument",
-    "log_to(L.CSVLogger('logs'), 'log_metrics', {'a': 1.0}, step='x')": "a number that is none: Python's own",
-    "logs('a', 1.0, on_epoch=True, reduce_fx=lambda values: values)": "torch's, of what the user's function returns",
-    "logging_in('setup')": "the row's hook does not take Lightning's arguments",
-    "logging_in('teardown')": "the row's hook does not take Lightning's arguments",
-}
+OTHER_TYPES = listed("types.txt")
 MISTAKES = {
     row: kind for row, known in RECORDED.items() if (kind := KINDS.get(known.get("error", "").partition(":")[0]))
 }

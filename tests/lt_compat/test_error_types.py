@@ -18,13 +18,13 @@ from lt_core.errors import ConfigError, DataError, MissingCheckpointError
 def kinds(error):
     return {kind.__name__ for kind in type(error).__mro__}
 
-before = ConfigError("a", code="LT140")
+before = ConfigError("a", code="LT301")
 from lt_compat.install import install
 install()
-assert "RuntimeError" not in kinds(ConfigError("a", code="LT140"))
+assert "RuntimeError" not in kinds(ConfigError("a", code="LT301"))
 import lightning, pytorch_lightning
-error = ConfigError("a", code="LT140")
-assert {"ConfigError", "RuntimeError", "TypeError"} <= kinds(error) and "RuntimeError" not in kinds(before)
+error = ConfigError("a", code="LT301")
+assert {"ConfigError", "RuntimeError"} <= kinds(error) and "RuntimeError" not in kinds(before)
 assert type(DataError("a")) is DataError and type(DataError("a", code="LT999")) is DataError
 assert isinstance(MissingCheckpointError("a", code="LT611"), FileNotFoundError)
 sys.stdout.buffer.write(pickle.dumps(error))
@@ -76,6 +76,12 @@ def test_errors_of_other_codes_and_those_that_have_the_type_keep_their_class():
     assert type(ConfigError("a", code="LT101")) is ConfigError
     assert type(ConfigTypeError("a", code="LT113")) is ConfigTypeError
     assert type(ConfigError("a")) is ConfigError
+
+
+@pytest.mark.parametrize("kind", [TypeError, RuntimeError, KeyError])
+@pytest.mark.parametrize("code", ["LT134", "LT140", "LT171", "LT178", "LT304", "LT330", "LT332", "LT403"])
+def test_a_type_that_lightning_raises_for_few_mistakes_leaves_the_rest_to_its_main_one(code, kind):
+    assert not isinstance(ConfigError("a", code=code), kind)
 
 
 def test_only_a_process_that_imports_lightning_has_the_types_and_another_reads_its_errors():

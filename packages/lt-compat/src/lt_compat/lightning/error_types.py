@@ -11,16 +11,16 @@ from lt_core.errors import LtError
 __all__ = ["caught_by_lightnings_types"]
 
 _CODES = {
-    KeyError: "LT193 LT330 LT601 LT602 LT603 LT661",
-    RuntimeError: "LT134 LT140 LT178 LT179 LT212 LT216 LT301 LT304 LT335 LT412 LT531 LT545 LT624",
-    TypeError: "LT113 LT140 LT171 LT178 LT211 LT217 LT304 LT332 LT355 LT403 LT460 LT505 LT507 LT511 LT544 LT624 LT658 "
-    "LT660",
+    KeyError: "LT193 LT601 LT602 LT603 LT661",
+    RuntimeError: "LT212 LT216 LT301 LT335 LT412 LT531 LT545 LT624",
+    TypeError: "LT113 LT211 LT217 LT355 LT460 LT505 LT511 LT544 LT658 LT660",
     ValueError: "LT603 LT612 LT656",
 }
-"""Codes by the type that Lightning raises for the same mistakes, where lt's own class is no such error.
+"""Codes by the type that Lightning raises for most of the same mistakes, where lt's own class is no such error.
 
-Left out are an AttributeError, which `hasattr` and `getattr` hide, an OSError, which has other arguments, and what only
-an accident of its code raises: AssertionError, IndexError, ZeroDivisionError.
+A type that it raises for fewer would take the others from an ``except MisconfigurationException`` below. Left out are
+an AttributeError, which `hasattr` and `getattr` hide, an OSError, which has other arguments, and what only an accident
+of its code raises: AssertionError, IndexError, ZeroDivisionError.
 """
 
 _init = LtError.__init__
