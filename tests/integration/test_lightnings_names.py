@@ -136,6 +136,21 @@ def test_all_strategy_names_of_lightning_are_installed_but_those_of_deepspeed(na
     assert {*ways, *unused, "fsdp", "fsdp_cpu_offload", "single_device", "xla", "xla_debug", "single_xla"} <= {*known}
 
 
+@pytest.mark.parametrize(("place", "own"), [("strategies:Strategy", "ddp"), ("accelerators:Accelerator", "cpu")])
+def test_a_registry_is_a_dict_of_the_names_of_users_and_of_packages(name, place, own):
+    registry = name(f"{place}Registry")
+    registry.register("of_a_user", dict, "found")
+    try:
+        names = [*registry]
+        assert {own, "of_a_user"} <= {*names}
+        assert [*registry.keys()] == [*dict(registry)] == [each for each, _ in registry.items()] == names
+        assert [*registry.values()] == [registry[each] for each in names]
+        assert len(registry.items()) == len(registry) == len(names)
+        assert str(registry) == f"Registered {place.split(':')[0].title()}: {', '.join(names)}"
+    finally:
+        registry.remove("of_a_user")
+
+
 def test_a_strategy_that_a_user_registers_is_found_by_its_name(name):
     registry = name("strategies:StrategyRegistry")
     registry.register("searching", name("strategies:DDPStrategy"), "looks", find_unused_parameters=True)

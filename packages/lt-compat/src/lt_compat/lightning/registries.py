@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from inspect import getmembers, isclass
 from types import ModuleType
 from typing import Any
@@ -75,7 +75,7 @@ class Registry(dict[str, dict[str, Any]]):
     @property
     def names(self) -> list[str]:
         """All names, of users and of packages."""
-        return sorted({*self.keys(), *plugins.names(self._group)})
+        return sorted({*super().keys(), *plugins.names(self._group)})
 
     def of_the_user(self, name: object) -> bool:
         """Return whether it was registered here, not brought by a package."""
@@ -90,8 +90,14 @@ class Registry(dict[str, dict[str, Any]]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
+    # a dict's own have the user's names only
+    keys, items, values = Mapping.keys, Mapping.items, Mapping.values  # type: ignore[assignment]
+
     def __len__(self) -> int:
         return len(self.names)
+
+    def __str__(self) -> str:
+        return f"Registered {self._group.title()}: {', '.join(self.names)}"
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in plugins.names(self._group)
