@@ -518,6 +518,14 @@ def test_the_summary_answers_with_modes_and_padded_counts(name):
     assert name("utilities.model_summary:LayerSummary")(torch.nn.Linear(2, 3)).num_parameters == 9
 
 
+def test_the_layers_of_a_summary_have_their_sizes_by_either_name(name):
+    module = name("demos.boring_classes:BoringModel")()
+    module.example_input_array = torch.ones(1, 32)
+    summary = name("utilities.model_summary:ModelSummary")(module)
+    for layers in (summary._layer_summary, summary.summarize()):
+        assert {each: (layer.in_size, layer.out_size) for each, layer in layers.items()} == {"layer": ([1, 32], [1, 2])}
+
+
 # ---- warnings and errors ---------------------------------------------------------------------------------------------
 
 

@@ -69,7 +69,7 @@ class ModelSummary(Table):
 
     @property
     def _layer_summary(self) -> dict[str, LayerSummary]:
-        return {name: LayerSummary(layer) for name, layer in self.layers.items()}
+        return self.summarize()
 
     @property
     def flop_counts(self) -> dict[str, dict[Any, int]]:
