@@ -77,7 +77,7 @@ def test_decay_spares_biases_and_norms_and_the_rate_rises_first(schedule):
     assert [(len(group["params"]), group["weight_decay"]) for group in optimizer.param_groups] == [(1, 0.3), (3, 0.0)]
     factors = [scheduler.lr_lambdas[0](step) for step in (0, 2, 4, 8)]
     assert scheduler.lr_lambdas[0](7.6) == pytest.approx(
-        {"constant": 1, "warmup_stable_decay": 0.5, "linear": 0.1, "cosine": (1 + math.cos(0.9 * math.pi)) / 2}[
+        {"constant": 1, "warmup_stable_decay": 0.25, "linear": 0.1, "cosine": (1 + math.cos(0.9 * math.pi)) / 2}[
             schedule
         ]
     )

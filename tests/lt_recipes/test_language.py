@@ -139,6 +139,20 @@ def test_the_loss_in_chunks_is_the_whole_ones_with_its_gradients(tokens, chunk, 
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
 
 
+def test_the_loss_in_chunks_of_float64_is_float64():
+    features, weight = (torch.randn(rows, 8, dtype=torch.float64, requires_grad=True) for rows in (6, 30))
+    ours, whole = (
+        loss(features, weight)
+        for loss in (
+            lambda x, w: chunked_cross_entropy(x, w, torch.arange(6), chunk=4),
+            lambda x, w: cross_entropy(x @ w.T, torch.arange(6)),
+        )
+    )
+    torch.testing.assert_close(ours, whole, rtol=1e-12, atol=1e-12)
+    gradients = torch.autograd.grad(ours, [features, weight]), torch.autograd.grad(whole, [features, weight])
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
+
+
 def test_the_loss_in_chunks_is_nan_where_no_target_counts_as_the_whole_one():
     nothing = chunked_cross_entropy(torch.ones(3, 2), torch.ones(5, 2), torch.full((3,), -100))
     assert math.isnan(nothing)

@@ -54,7 +54,7 @@ class PushToHub(SavePretrained):
         self.private = private
         self.revision = revision
         self.message = message
-        self._lt_client = client if client is not None else _client()
+        self._lt_client = client or _client()
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Make the repository, where it is not there."""

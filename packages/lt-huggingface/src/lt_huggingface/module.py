@@ -32,7 +32,7 @@ class TransformersModule(LightningModule):
         weight_decay: for parameters of two and more dimensions; biases and norms have none.
         warmup_steps: optimizer steps in which the rate rises from 0; a share of all where it is below 1.
         schedule: after the warmup: ``"linear"`` and ``"cosine"`` fall to 0 at the last step, ``"constant"`` stays, and
-            ``"warmup_stable_decay"`` stays and falls to 0 in the last fifth.
+            ``"warmup_stable_decay"`` stays and falls to 0 in the last fifth of all steps.
 
     Raises:
         ConfigError: for a schedule that is none of these.
@@ -95,7 +95,7 @@ class TransformersModule(LightningModule):
             {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
         ]
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=self.hparams["lr"])
-        total, warmup = self.trainer.estimated_stepping_batches, self.hparams["warmup_steps"]
+        total, warmup = self.trainer.estimated_stepping_batches or 1, self.hparams["warmup_steps"]
         if 0 < warmup < 1:
             warmup *= total
         scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -147,10 +147,9 @@ def _factor(step: int, warmup: float, total: float, schedule: str) -> float:
     if step < warmup:
         return step / warmup
     done = min(1.0, (step - warmup) / max(1.0, total - warmup))
-    falls = {
+    return {
         "linear": 1 - done,
         "cosine": (1 + math.cos(math.pi * done)) / 2,
         "constant": 1.0,
-        "warmup_stable_decay": min(1.0, 5 * (1 - done)),
-    }
-    return falls[schedule]
+        "warmup_stable_decay": min(1.0, 5 * max(0.0, 1 - step / total)),
+    }[schedule]

@@ -13,7 +13,7 @@ __all__ = ["chunked_cross_entropy"]
 def chunked_cross_entropy(features: Tensor, weight: Tensor, targets: Tensor, *, chunk: int = 1024) -> Tensor:
     """Return the mean cross-entropy of ``features @ weight.T``, whose logits never exist all at once.
 
-    The logits of ``chunk`` tokens do, in float32, and once more in the backward pass. Where all of them stay and get
+    The logits of ``chunk`` tokens do, in float32 or wider, and once more in the backward pass. Where all stay and get
     gradients, they often take more memory than the model. Loss and gradients are those of
     ``torch.nn.functional.cross_entropy``, but for the order of additions. Torch has one of its own since 2.13,
     ``torch.nn.functional.linear_cross_entropy``, whose forward pass computes the gradients too; this one works under
@@ -38,7 +38,9 @@ def chunked_cross_entropy(features: Tensor, weight: Tensor, targets: Tensor, *, 
     """
 
     def summed(part: Tensor, right: Tensor) -> Tensor:
-        return cross_entropy(linear(part, weight).float(), right, reduction="sum")
+        return cross_entropy(
+            linear(part, weight).to(torch.promote_types(weight.dtype, torch.float32)), right, reduction="sum"
+        )
 
     parts = zip(torch.split(features.flatten(0, -2), chunk), torch.split(targets.flatten(), chunk), strict=True)
     losses = [checkpoint(summed, *part, use_reentrant=False, preserve_rng_state=False) for part in parts]

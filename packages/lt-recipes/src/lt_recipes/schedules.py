@@ -28,8 +28,9 @@ def schedule(
 
     The rate rises from 0. Then it stays (``"constant"``), or falls until the last step: in a line (``"linear"``), in
     half a wave (``"cosine"``), or in a line in the last ``decay`` steps alone (``"warmup_stable_decay"``: Hu et al.,
-    "MiniCPM", https://arxiv.org/abs/2404.06395). Step by step the rates are those of transformers' schedules of these
-    names.
+    "MiniCPM", https://arxiv.org/abs/2404.06395). Step by step the rates are those of transformers' schedules
+    ``constant_with_warmup``, ``linear``, ``cosine``, and ``warmup_stable_decay`` with ``decay_type="linear"``; its
+    default is ``"cosine"``.
 
     Args:
         optimizer: the ``lr`` of each of its groups is the highest.
