@@ -50,6 +50,10 @@ class Stop(Callback):
         self.monitor, self.patience = monitor, patience
 
 
+class Bare(Callback):
+    """Without arguments."""
+
+
 class Trainer:
     """Trains nothing."""
 

@@ -174,6 +174,11 @@ MISTAKES |= {
         (NET, "--optimizer=Adam", "--optimizer.lrr=1"),
         ["command line: optimizer.lrr: Adam has no argument 'lrr'. Did you mean 'lr'?"],
     ),
+    "an argument of a class that has none": (
+        "trainer:\n  callbacks:\n    - class_path: users.Bare\n      init_args: {x: 1}\n",
+        (NET,),
+        ["run.yaml:4: trainer.callbacks.0.init_args.x: users.Bare has no argument 'x'. [LT153]"],
+    ),
     "what such a class needs, but for what a model gives": (
         "{}\n",
         (NET, "--lr_scheduler=CosineAnnealingLR"),

@@ -179,7 +179,7 @@ def _unknown(known: Iterable[str], written: Written, group: str, name: str, owne
     choices = list(dict.fromkeys(dest.partition(".")[0] for dest in inside))
     deeper = f" Did you mean '--trainer.{name}'?" * (f"trainer.{name}" in known)
     meant = counterpart("Trainer()" if group == "trainer" else f"{owner}()", name, written.class_path)
-    hint = deeper or meant or did_you_mean(name, choices) or f" It has: {', '.join(choices)}."
+    hint = deeper or meant or did_you_mean(name, choices) or f" It has: {', '.join(choices)}." * bool(choices)
     return f"{written.at}{owner or group or 'lt'} has no argument {name!r}.{hint} [LT153]"
 
 
