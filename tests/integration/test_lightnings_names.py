@@ -518,6 +518,21 @@ def test_the_summary_answers_with_modes_and_padded_counts(name):
     assert name("utilities.model_summary:LayerSummary")(torch.nn.Linear(2, 3)).num_parameters == 9
 
 
+def test_lightnings_bases_of_hooks_have_its_hooks_and_count_as_bases_of_a_module(name):
+    model, checkpoint = name("core.hooks:ModelHooks"), name("core.hooks:CheckpointHooks")
+    module = name(":LightningModule")
+    names = {hook for hook in dir(model) if hook.startswith("on_")}
+    assert {"on_fit_start", "on_train_batch_end", "on_before_optimizer_step", "on_validation_model_eval"} <= names
+    assert not names & {"on_exception", "on_load_checkpoint", "on_save_checkpoint", "on_predict_model_train"}
+    for base in (model, checkpoint):
+        own = type("Own", (base, torch.nn.Module), {})
+        assert issubclass(module, base)
+        assert isinstance(name("demos.boring_classes:BoringModel")(), base)
+        assert isinstance(own(), base)
+        assert not issubclass(module, own)
+        assert not any(issubclass(kind, base) for kind in (torch.nn.Module, name(":Callback"), int))
+
+
 def test_the_layers_of_a_summary_have_their_sizes_by_either_name(name):
     module = name("demos.boring_classes:BoringModel")()
     module.example_input_array = torch.ones(1, 32)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -35,13 +36,18 @@ min_seed = 0
 no_logo = ""
 
 
-def _hooks(name: str, *hooks: str) -> type:
-    return type(name, (), {hook: getattr(LightningModule, hook) for hook in hooks})
+def _hooks(name: str, hooks: Iterable[str]) -> ABCMeta:
+    made = ABCMeta(name, (), {hook: getattr(LightningModule, hook) for hook in hooks})
+    made.register(LightningModule)
+    return made
 
 
-CheckpointHooks = _hooks("CheckpointHooks", "on_load_checkpoint", "on_save_checkpoint")
+_OF_CHECKPOINTS = {"on_load_checkpoint", "on_save_checkpoint"}
+_OF_LT = {"on_exception", "on_predict_model_train"}
+CheckpointHooks = _hooks("CheckpointHooks", _OF_CHECKPOINTS)
 ModelHooks = _hooks(
-    "ModelHooks", *(name for name in MODULE_HOOKS - DATA_HOOKS if name.startswith(("on_", "configure_m")))
+    "ModelHooks",
+    (name for name in MODULE_HOOKS - DATA_HOOKS - _OF_CHECKPOINTS - _OF_LT if name.startswith(("on_", "configure_m"))),
 )
 
 
