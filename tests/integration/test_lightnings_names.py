@@ -518,6 +518,38 @@ def test_the_summary_answers_with_modes_and_padded_counts(name):
     assert name("utilities.model_summary:LayerSummary")(torch.nn.Linear(2, 3)).num_parameters == 9
 
 
+@pytest.mark.parametrize("kind", ["ParallelStrategy", "DDPStrategy", "FSDPStrategy"])
+def test_a_strategy_of_several_processes_shows_its_devices_and_environment(name, kind):
+    strategy, devices = name(f"strategies:{kind}"), [torch.device("cpu")] * 2
+    mine = type("Mine", (strategy,), {})
+    for made in (strategy(), mine()):
+        assert made.parallel_devices is made.cluster_environment is None
+    environment = name("plugins.environments:LightningEnvironment")()
+    given = mine(parallel_devices=devices, cluster_environment=environment)
+    assert given.parallel_devices == devices
+    assert given.cluster_environment is environment
+    assert given.distributed_sampler_kwargs == {"num_replicas": 2, "rank": 0}
+    given.parallel_devices = None
+    assert given.parallel_devices is None
+
+
+def test_a_strategy_given_to_a_trainer_has_its_devices_and_environment(name):
+    strategy = name("strategies:DDPStrategy")()
+    trainer = name(":Trainer")(**QUIET, strategy=strategy, devices=2)
+    assert strategy.parallel_devices == trainer.strategy.parallel_devices == [torch.device("cpu")] * 2
+    assert isinstance(strategy.cluster_environment, name("plugins.environments:LightningEnvironment"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [("Strategy", 3), ("SingleDeviceStrategy", 4), ("ParallelStrategy", 5), ("DDPStrategy", 5)]
+)
+def test_more_arguments_by_position_than_a_strategy_takes_are_an_error(name, kind, most):
+    strategy = name(f"strategies:{kind}")
+    strategy(*[None] * most)
+    with pytest.raises(TypeError, match=rf"{kind}\(\) takes {most} arguments by position, but {most + 1} were given"):
+        strategy(*[None] * (most + 1))
+
+
 def test_lightnings_bases_of_hooks_have_its_hooks_and_count_as_bases_of_a_module(name):
     model, checkpoint = name("core.hooks:ModelHooks"), name("core.hooks:CheckpointHooks")
     module = name(":LightningModule")

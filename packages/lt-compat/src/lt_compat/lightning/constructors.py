@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from lt_compat.lightning.environments import ClusterEnvironment
-from lt_compat.lightning.overridden import PrecisionMembers, StrategyMembers
+from lt_compat.lightning.overridden import ParallelMembers, PrecisionMembers, StrategyMembers
 from lt_compat.lightning.trainer_views import Answers
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
@@ -57,7 +57,11 @@ def _strategy(base: Any) -> Any:
     def initialize(self: Any, *given: Any, **arguments: Any) -> None:
         one = ("device", "accelerator", "checkpoint_io", "precision_plugin")
         names = _CARRIED if base.name != "single" else one[base.__name__ == "Strategy" :]
-        arguments.update(zip(names, given, strict=False)) if base.name != "model_parallel" else None
+        if base.name != "model_parallel":
+            if len(given) > len(names):
+                kind = type(self).__name__
+                raise TypeError(f"{kind}() takes {len(names)} arguments by position, but {len(given)} were given.")
+            arguments.update(zip(names, given, strict=False))
         device = arguments.pop("device", None)
         carried = {name: arguments.pop(name) for name in _CARRIED if arguments.get(name) is not None}
         if device is not None:
@@ -65,6 +69,8 @@ def _strategy(base: Any) -> Any:
         rest = {k: v for k, v in arguments.items() if k not in (*_CARRIED, *_WITHOUT_EFFECT)}
         base.__init__(self, *(given if base.name == "model_parallel" else ()), **rest)
         self.carried = carried
+        if isinstance(self, ParallelMembers):
+            self.set_parts(**{name: carried[name] for name in _CARRIED[1:3] if name in carried})
 
     kinds = {
         "device": torch.device | str,
@@ -159,7 +165,8 @@ def _lightning_cli() -> type:
 @cache
 def _class(name: str) -> Any:
     if name in _STRATEGIES:
-        return _derived(name, _STRATEGIES[name], _strategy, StrategyMembers)
+        members = StrategyMembers if name in ("SingleDeviceStrategy", "Strategy") else ParallelMembers
+        return _derived(name, _STRATEGIES[name], _strategy, members)
     if name in _LOGGERS:
         return _derived(name, _LOGGERS[name], _logger)
     if name in _TRUE:

@@ -8,6 +8,8 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+import torch
+
 from lt_compat.lightning.trainer_views import computing_in
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
@@ -15,7 +17,14 @@ from lt_core.interface import is_overridden
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 
-__all__ = ["PrecisionMembers", "StrategyHooks", "StrategyMembers", "refuse_uncalled", "refused_members"]
+__all__ = [
+    "ParallelMembers",
+    "PrecisionMembers",
+    "StrategyHooks",
+    "StrategyMembers",
+    "refuse_uncalled",
+    "refused_members",
+]
 
 _CONTEXTS = {
     "training_step": "train_step_context",
@@ -42,7 +51,7 @@ _UNCALLED: dict[type, str] = {
 """Lightning's members that lt does not call; with a parameter: those of lt's that Lightning has with this one."""
 
 
-StrategyMembers = type(
+StrategyMembers: Any = type(
     "StrategyMembers",
     (),
     {
@@ -51,6 +60,22 @@ StrategyMembers = type(
     },
 )
 """Lightning's hooks of a strategy, which a subclass overrides."""
+
+
+class ParallelMembers(StrategyMembers):  # type: ignore[misc]  # made above
+    """Lightning's attributes of a strategy of several processes."""
+
+    parallel_devices: list[torch.device] | None = None
+    cluster_environment: Any = None
+
+    def set_parts(self, **parts: Any) -> None:
+        """Set the devices of this node and the environment."""
+        self.__dict__.update(parts)
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, int]:
+        """Arguments of a ``DistributedSampler``."""
+        return {"num_replicas": max(self.world_size, len(self.parallel_devices or ())), "rank": self.rank}
 
 
 class PrecisionMembers:

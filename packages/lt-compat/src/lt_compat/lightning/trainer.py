@@ -21,7 +21,7 @@ from lt_compat.lightning.loose_arguments import as_lts_value, without_contradict
 from lt_compat.lightning.loose_loaders import as_loaders
 from lt_compat.lightning.loose_optimizers import taking_loose_optimizers
 from lt_compat.lightning.nodes import NodesByHand, started_by_hand
-from lt_compat.lightning.overridden import StrategyHooks, StrategyMembers, refuse_uncalled
+from lt_compat.lightning.overridden import ParallelMembers, StrategyHooks, StrategyMembers, refuse_uncalled
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_compat.lightning.states import as_lightnings
@@ -192,6 +192,10 @@ def trainer_class() -> type:
         arguments = as_lts(arguments)
         with silenced([*_codes_filtered_by_text(), "LT197"]):  # enable_autolog_hparams, which Lightning has
             base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
+        strategy = super(Trainer, self).strategy
+        if isinstance(strategy, ParallelMembers):
+            names = ("parallel_devices", "cluster_environment")
+            strategy.set_parts(**{name: getattr(self.strategy, name, None) for name in names})
         without_cache(super(Trainer, self).precision_plugin)
         if isinstance(self.accelerator, Methods):
             self.accelerator.trainer = self
