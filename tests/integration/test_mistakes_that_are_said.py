@@ -5,7 +5,15 @@ import warnings
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from lt_callbacks import LearningRateMonitor, ModelCheckpoint
 from lt_compat.lightning.trainer import trainer_class
@@ -40,7 +48,7 @@ class Net(LightningModule):
         return self.optimizer(self.parameters(), 0.1)
 
 
-def loader(shuffle=False, **arguments):
+def loader(shuffle=None, **arguments):
     return DataLoader(TensorDataset(torch.rand(4, 2)), batch_size=2, shuffle=shuffle, **arguments)
 
 
@@ -70,6 +78,36 @@ def test_under_compat_an_evaluation_in_random_order(by_hook, stage, shuffle):
         setattr(module, f"{kind}_dataloader", lambda: loader(shuffle))
     trainer = trainer_class()(logger=False, enable_checkpointing=False, **QUIET)
     assert codes(lambda: getattr(trainer, stage)(module, *given)) == ["LT319"] * shuffle
+
+
+class Own(RandomSampler):
+    """A user's."""
+
+
+class Batches(list):
+    """No DataLoader, with a sampler of its user."""
+
+    sampler = RandomSampler(range(2))
+
+
+ROWS = range(4)
+
+
+@pytest.mark.parametrize(
+    ("loader", "said"),
+    [
+        (loader(sampler=Own(ROWS)), ["LT319"]),
+        (DataLoader(loader().dataset, batch_sampler=BatchSampler(RandomSampler(ROWS), 2, False)), ["LT319"]),
+        (DataLoader(loader().dataset, batch_sampler=BatchSampler(SequentialSampler(ROWS), 2, False)), []),
+        (DataLoader(loader().dataset, batch_sampler=[[0, 1], [2, 3]]), []),
+        (loader(sampler=SubsetRandomSampler(ROWS)), []),
+        (loader(sampler=WeightedRandomSampler([1.0] * 4, 4)), []),
+        (Batches(loader()), []),
+    ],
+)
+def test_under_compat_whose_sampler_draws_a_random_order(loader, said):
+    trainer = trainer_class()(logger=False, enable_checkpointing=False, **QUIET)
+    assert codes(lambda: trainer.validate(Net(), loader)) == said
 
 
 @pytest.mark.parametrize(

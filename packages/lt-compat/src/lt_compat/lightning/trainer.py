@@ -10,7 +10,7 @@ from functools import cache, wraps
 from inspect import Parameter, signature
 from typing import Any
 
-from torch.utils.data import RandomSampler
+from torch.utils.data import DataLoader, RandomSampler
 
 from lt_compat.lightning._profilers import AdvancedProfiler, PassThroughProfiler, SimpleProfiler
 from lt_compat.lightning.accelerators import AcceleratorFace, Methods
@@ -246,7 +246,8 @@ def _warn_of_shuffling(trainer: Any, kind: str) -> None:
     """Warn in Lightning's words of loaders that were evaluated in a random order."""
     read = not trainer.overfit_batches and any(getattr(trainer, f"num_{kind}_batches"))
     loaders = trainer.all_loaders(kind) if read else ()
-    if any(type(getattr(loader, "sampler", None)) is RandomSampler for loader in loaders):
+    sampled = (loader for loader in loaders if isinstance(loader, DataLoader))
+    if any(isinstance(getattr(each.batch_sampler, "sampler", each.sampler), RandomSampler) for each in sampled):
         warn(
             f"Your `{kind}_dataloader`'s sampler has shuffling enabled, it is strongly recommended that you turn "
             "shuffling off for val/test dataloaders.",
