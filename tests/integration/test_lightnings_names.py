@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import signal
 import sys
 import types
 import warnings
@@ -548,6 +549,22 @@ def test_more_arguments_by_position_than_a_strategy_takes_are_an_error(name, kin
     strategy(*[None] * most)
     with pytest.raises(TypeError, match=rf"{kind}\(\) takes {most} arguments by position, but {most + 1} were given"):
         strategy(*[None] * (most + 1))
+
+
+@pytest.mark.parametrize("enabled", [False, 0])
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_callback_that_saves_at_an_exception_needs_checkpointing_as_another_that_saves_does(name, as_list, enabled):
+    saves, trainer = name("callbacks:OnExceptionCheckpoint")("saved"), name(":Trainer")
+    with pytest.raises(name("utilities.exceptions:MisconfigurationException"), match=r"OnExceptionCheckpoint.*LT123"):
+        trainer(**{**QUIET, "enable_checkpointing": enabled}, callbacks=[saves] if as_list else saves)
+    assert trainer(**{**QUIET, "enable_checkpointing": True}, callbacks=saves).checkpoint_callbacks == [saves]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [(None, getattr(signal, "SIGUSR1", None)), (signal.SIGTERM, signal.SIGTERM)]
+)
+def test_slurm_sends_lightnings_signal_unless_another_is_given(name, given, found):
+    assert name("plugins.environments:SLURMEnvironment")(requeue_signal=given).requeue_signal == found
 
 
 def test_lightnings_bases_of_hooks_have_its_hooks_and_count_as_bases_of_a_module(name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from dataclasses import replace
 from signal import Signals
 from typing import Any
@@ -120,10 +121,10 @@ class SLURMEnvironment(ClusterEnvironment):
 
     detects = "slurm"
     auto_requeue = True
-    requeue_signal: Signals | None = None
+    requeue_signal: Signals | None = getattr(signal, "SIGUSR1", None)  # Windows has none
 
     def __init__(self, auto_requeue: bool = True, requeue_signal: Signals | None = None) -> None:
-        super().__init__(auto_requeue=auto_requeue, requeue_signal=requeue_signal)
+        super().__init__(auto_requeue=auto_requeue, requeue_signal=requeue_signal or self.requeue_signal)
 
     @staticmethod
     def job_id() -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isinf
 from typing import Any
 
-from lt_core.errors import warn
+from lt_core.errors import ConfigError, warn
 
 __all__ = ["as_lts_value", "without_contradictions"]
 
@@ -86,7 +86,13 @@ def without_contradictions(given: Mapping[str, Any]) -> dict[str, Any]:
     roles = {getattr(cb, "role", "") for cb in (callbacks if isinstance(callbacks, list | tuple) else [callbacks])}
     if get("enable_model_summary") is False and "summary" in roles:
         new["enable_model_summary"] = None
-    if "exception_checkpoint" in roles and "checkpoint" not in roles and get("enable_checkpointing") in (None, True):
+    if "exception_checkpoint" in roles and "checkpoint" not in roles:
+        if get("enable_checkpointing") is False:
+            raise ConfigError(
+                "Trainer: enable_checkpointing=False and callbacks=[OnExceptionCheckpoint(...)]: the flag turns off "
+                "what the callback does. Take the callback out, or leave enable_checkpointing out.",
+                code="LT123",
+            )
         new["enable_checkpointing"] = False  # it stands for the default one
     if get("strategy") == "single_device" and isinstance(get("devices"), int) and new["devices"] > 1:
         warn(
