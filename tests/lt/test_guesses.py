@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 from configparser import ConfigParser
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,30 @@ from lt_core.dialect import NOT_MINE
 TABLE = ConfigParser(delimiters="=", interpolation=None)
 TABLE.optionxform = str  # type: ignore[assignment,method-assign]
 TABLE.read(Path(lt_core.__file__).with_name("guesses.ini"), "utf-8")
-ROWS = [(section, name) for section in TABLE.sections() for name in TABLE[section]]
+ROWS = [(section, name) for section in TABLE.sections() if section != "off" for name in TABLE[section]]
+ARGUMENTS = ["Trainer()", "fit()", "ModelCheckpoint()", "EarlyStopping()"]
+OFF = [
+    (section, name, value)
+    for section, name in ROWS
+    if section in ARGUMENTS and " " not in name
+    for value in (False, None, 0)
+    if f"{name} {value}".lower() not in map(str.lower, TABLE[section])
+]
+GIVEN = {  # what stands before {} in a remedy, and what the other trainer's user may have given
+    "dirpath": "runs",
+    "default_root_dir": "runs",
+    "monitor": "val_loss",
+    "accelerator": "cpu",
+    "logger": "csv",
+    "project": "digits",
+    "name": "digits",
+    "CSVLogger": "logs",
+    "ckpt_path": "last.ckpt",
+    "decay": 0.9,
+    "min_delta": 0.1,
+    "compile": True,
+    "callbacks": None,
+}
 MODULE = lt.LightningModule
 KNOWN: dict[str, Any] = {
     **{name: getattr(callbacks, name) for name in callbacks.__all__},
@@ -39,6 +63,7 @@ KNOWN: dict[str, Any] = {
     "inspect": inspect,
     "LightningCLI": lt.cli.LightningCLI,
     "lt": lt,
+    "int": int,
 }
 BLANKS = {
     "model",
@@ -51,8 +76,13 @@ BLANKS = {
     "optimizer",
     "scheduler",
     "callback",
+    "total",
 }
 BLANKS |= {"args", "batch", "Block", "parser"}
+
+
+NOT_MADE = {"trainer", "self", "Module", "result", "Tuner", "DataLoader", "seed_everything", "LightningCLI"}
+"""Known names that stand for an object of the user's, or whose call would do more than make one."""
 
 
 class Net(lt.LightningModule):
@@ -70,20 +100,26 @@ def _without_dialects(monkeypatch):
     monkeypatch.setattr("lt_loops.arguments.spellings.attribute_of", lambda *_: NOT_MINE)
 
 
-def as_a_user_writes_it(section: str, name: str) -> str:
+def as_a_user_writes_it(section: str, name: str, value: Any = 3) -> str:
     """Return the message of the error."""
+    name, _, shown = name.partition(" ")
+    if shown:
+        with suppress(SyntaxError, ValueError):  # a word of a file of lt fit
+            shown = ast.literal_eval(shown)
+        value = shown
     written: dict[str, Any] = {
         "Trainer": lambda: getattr(lt.Trainer(logger=False), name),
         "Strategy": lambda: getattr(lt.Trainer(logger=False).strategy, name),
-        "fit()": lambda: lt.Trainer(logger=False).fit(Net(), **{name: 3}),
-        "validate()": lambda: lt.Trainer(logger=False).validate(Net(), **{name: 3}),
-        "test()": lambda: lt.Trainer(logger=False).test(Net(), **{name: 3}),
-        "ModelCheckpoint()": lambda: callbacks.ModelCheckpoint(**{name: 3}),
-        "EarlyStopping()": lambda: callbacks.EarlyStopping("loss", **{name: 3}),
+        "fit()": lambda: lt.Trainer(logger=False).fit(Net(), **{name: value}),
+        "validate()": lambda: lt.Trainer(logger=False).validate(Net(), **{name: value}),
+        "test()": lambda: lt.Trainer(logger=False).test(Net(), **{name: value}),
+        "ModelCheckpoint()": lambda: callbacks.ModelCheckpoint(**{name: value}),
+        "EarlyStopping()": lambda: callbacks.EarlyStopping("loss", **{name: value}),
         "lt": lambda: getattr(lt, name),
     }
     argument = {"strategies": "strategy", "accelerators": "accelerator", "loggers": "logger"}.get(section, section)
-    write = written.get(section) or (lambda: lt.Trainer(**{name if section == "Trainer()" else argument: name}))
+    given = {name: value} if section == "Trainer()" else {argument: name}
+    write = written.get(section) or (lambda: lt.Trainer(**given))
     with pytest.raises((LtError, AttributeError)) as caught:
         write()
     return str(caught.value)
@@ -158,11 +194,79 @@ def value_of(node: ast.AST) -> Any:
 
 @pytest.mark.parametrize(("section", "name"), ROWS)
 def test_what_is_to_be_written_exists(section, name):
-    remedy = TABLE[section][name].format(3).partition(" Or install")[0]
+    remedy = filled(TABLE[section][name]).partition(" Or install")[0]
     pieces = codes(remedy)
-    assert pieces or re.search(r"without a decorator|pip install|say[s ]|are functions|def \w+\(self", remedy), remedy
+    assert pieces or re.search(
+        r"Leave|no equivalent|without a decorator|pip install|set in|say[s ]|are functions|def \w+\(self", remedy
+    ), remedy
     for code in pieces:
         check(ast.parse(code))
+        try_to_make(ast.parse(code))
+
+
+def filled(remedy: str) -> str:
+    """Return a remedy with a value that its argument may have."""
+    text = re.sub(r"(\w+)([=(])\{0?\}", lambda place: f"{place[1]}{place[2]}{GIVEN.get(place[1], 3)!r}", remedy)
+    return text.format(3)
+
+
+def try_to_make(node: ast.Module) -> None:
+    """Make what is made in code, where no name in it is of the user's."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id not in NOT_MADE:
+            if {each.id for each in ast.walk(part) if isinstance(each, ast.Name)} <= KNOWN.keys() - NOT_MADE:
+                try:
+                    eval(compile(ast.Expression(part), "remedy", "eval"), {**KNOWN})
+                except LtError as error:  # no such device here, or not so many; a package that is not installed
+                    assert re.search(r"LT111|LT114|LT551", str(error))  # noqa: PT017
+
+
+@pytest.mark.parametrize(("section", "name", "value"), OFF)
+def test_what_is_off_at_another_trainer_is_left_out(section, name, value):
+    assert "Leave it out." in as_a_user_writes_it(section, name, value)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"disable_tqdm": False}, "Leave it out."),
+        ({"disable_tqdm": True}, "Write enable_progress_bar=False."),
+        ({"verbose": 2}, "Write enable_progress_bar=True."),
+        ({"verbose": 0}, "Write enable_progress_bar=False."),
+        ({"fp16": False}, "Leave it out."),
+        ({"fp16": True}, "Write precision='16-mixed'."),
+        ({"mixed_precision": "no"}, "Leave it out."),
+        ({"num_gpus": 0}, "Write accelerator='cpu'."),
+        ({"device": "cuda:1"}, "Write accelerator='cuda', devices=[1]."),
+        ({"eval_steps": 500}, "Write val_check_interval='500 steps'."),
+        ({"save_total_limit": 2}, "ModelCheckpoint(monitor='step', mode='max', save_top_k=2)."),
+        ({"save_total_limit": None}, "ModelCheckpoint(save_top_k=-1)."),
+        ({"seed": 0}, "Write seed_everything(0)"),
+    ],
+)
+def test_a_value_has_the_remedy_that_means_the_same(written, meant):
+    with pytest.raises(LtError, match=re.escape(meant)):
+        lt.Trainer(**written)
+
+
+def test_the_remedy_for_the_newest_checkpoints_keeps_the_newest(tmp_path):
+    layer = torch.nn.Linear(1, 1)
+
+    class One(lt.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def training_step(self, batch):
+            return self.layer(batch).sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    keep = callbacks.ModelCheckpoint(tmp_path, "{step}", monitor="step", mode="max", save_top_k=2)
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    lt.Trainer(max_epochs=4, callbacks=keep, **quiet).fit(One(), DataLoader(torch.ones(3, 1)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step=12.ckpt", "step=9.ckpt"]
 
 
 def test_a_name_of_another_module_of_lt_is_found():

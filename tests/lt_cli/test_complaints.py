@@ -48,6 +48,16 @@ MISTAKES = {
         (NET,),
         ["run.yaml:2: trainer.epochs", "Write max_epochs=3.", "LT153"],
     ),
+    "a flag of another trainer that is off": (
+        "trainer:\n  fp16: false\n",
+        (NET,),
+        ["run.yaml:2: trainer.fp16", "Leave it out. [LT153]"],
+    ),
+    "a run to resume": (
+        "trainer:\n  resume: true\n",
+        (NET,),
+        ["run.yaml:2: trainer.resume", "--ckpt_path auto for lt fit. [LT153]"],
+    ),
     "a misspelt argument of the Trainer": (
         "trainer:\n  limit: 1\n  max_epocs: 3\n",
         (NET,),

@@ -90,7 +90,7 @@ def _unknown(owner: type, name: str, value: object) -> ConfigTypeError:
 
 def _remedy(name: str, value: object, kinds: list[str]) -> str:
     if "bool" in kinds:
-        off = isinstance(value, str) and value.strip().lower() in ("false", "no", "off", "0", "")
+        off = str(value).strip().lower() in ("false", "no", "off", "0", "")
         return f" Write {name}={not off}."
     if "float" in kinds and isinstance(value, str):
         try:

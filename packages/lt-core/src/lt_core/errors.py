@@ -223,7 +223,7 @@ def _frame_of_the_user() -> FrameType | None:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         spec = frame.f_globals.get("__spec__")  # of `python -m lt_cli.main`, whose name is __main__
-        root = str(getattr(spec, "name", None) or frame.f_globals.get("__name__", "")).partition(".")[0]
+        root = str(getattr(spec, "name", None) or frame.f_globals.get("__name__")).partition(".")[0]
         if not (root.startswith("lt_") or root in _PASSED_OVER or frame.f_code.co_filename == "<string>"):
             break
         frame = frame.f_back
@@ -283,6 +283,7 @@ def counterpart(owner: str, name: str, value: str = "...") -> str:
     table = RawConfigParser(delimiters="=")
     table.read(Path(__file__).with_name("guesses.ini"), "utf-8")
     meant = table.get(owner, name, fallback="")
+    meant = meant and table.get(owner, f"{name} {value}", fallback=table.get("off", value, fallback=meant))
     return meant and " " + meant.format(value)
 
 

@@ -283,7 +283,7 @@ def load_name(package: str, where: Mapping[str, str], name: str) -> Any:
     """
     taken_over = BROUGHT_BY.get(f"names of {package}", {}).get(name)
     if name == "__version__":
-        value: Any = version(package.replace("_", "-"))
+        value: Any = version(package)
     elif name in where:
         value = getattr(import_module(where[name], package), name)
     elif taken_over is None:
