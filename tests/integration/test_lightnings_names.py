@@ -3,11 +3,13 @@
 import json
 import pickle
 import signal
+import subprocess
 import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -65,12 +67,32 @@ def test_a_private_name_that_nobody_answers_is_an_import_error_with_the_way_of_l
         name("strategies.fsdp:_get_full_state_dict_context")
 
 
-@pytest.mark.parametrize("wanted", ["metrics", "metrics.functional", "metrics.classification.accuracy"])
-def test_a_module_without_a_counterpart_is_an_import_error_with_the_way_of_lt(name, wanted):
-    with pytest.raises(ModuleNotFoundError, match=r"lt has no counterpart of .*metrics: .*torchmetrics. \[LT168\]"):
-        name(f"{wanted}:Accuracy")
-    with pytest.raises(ModuleNotFoundError, match="No module named"):
-        name("nothing_of_this_name:Accuracy")
+def test_code_that_asks_for_a_module_without_a_counterpart_is_told_that_there_is_none(name):
+    package = name(":__name__")
+    for wanted in ("metrics", "utilities.xla_device", "nothing_of_this_name"):
+        assert find_spec(f"{package}.{wanted}") is None
+    with pytest.raises(AttributeError, match=r"lt has no counterpart of .*metrics: .*torchmetrics. \[LT168\]"):
+        name(":metrics")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pytorch_lightning.metrics",
+        "import pytorch_lightning.metrics.functional",
+        "from pytorch_lightning.metrics import Accuracy",
+        "from pytorch_lightning import metrics",
+    ],
+)
+def test_a_script_that_ends_for_a_module_without_a_counterpart_says_the_way_of_lt(line, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(line)
+    done = subprocess.run(
+        [sys.executable, "-m", "lt.compat", script], capture_output=True, text=True, check=False, timeout=300
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("lt has no counterpart of pytorch_lightning.metrics: "), done.stderr
+    assert last.endswith("torchmetrics. [LT168]")
 
 
 def test_a_package_that_overrides_load_from_checkpoint_reads_the_file_by_lightnings_helper(name, tmp_path):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import runpy
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -90,7 +91,8 @@ def main(words: Sequence[str] | None = None) -> int:
             return 2
         sys.argv = given[1:]
         sys.path[0] = os.getcwd()  # noqa: PTH109  (as `python -m` does)
-        runpy.run_module(given[1], run_name="__main__", alter_sys=True)
+        with _advising():
+            runpy.run_module(given[1], run_name="__main__", alter_sys=True)
         return 0
     if not given:
         print(_USAGE, file=sys.stderr)
@@ -102,8 +104,23 @@ def main(words: Sequence[str] | None = None) -> int:
     script = Path(found)
     sys.argv = [found, *given[1:]]
     sys.path[0] = str(script.resolve().parent)
-    runpy.run_path(found, run_name="__main__")
+    with _advising():
+        runpy.run_path(found, run_name="__main__")
     return 0
+
+
+@contextmanager
+def _advising() -> Iterator[None]:
+    """Add to the error that ends a script what to write for the name of Lightning's that it imports."""
+    try:
+        yield
+    except ImportError as error:
+        imported = re.match(r"cannot import name '(\w+)'", error.msg)
+        fullname = f"{error.name}.{imported[1]}" if imported else error.name or ""
+        outer, _, name = (path_below_root(fullname) or "").rpartition(".")
+        if name and (advice := why_gone(outer, name)):
+            error.add_note(f"lt has no counterpart of {fullname}: {advice}. [LT168]")
+        raise
 
 
 def _tell_children() -> None:
@@ -119,13 +136,8 @@ class _Finder(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         below = path_below_root(fullname)
-        if below is None:
-            return None
-        if not _is_answered(below):
-            outer, _, name = below.rpartition(".")
-            if advice := why_gone(outer, name):
-                raise ModuleNotFoundError(f"lt has no counterpart of {fullname}: {advice}. [LT168]")
-            return None
+        if below is None or not _is_answered(below):
+            return None  # also where it is gone: code that asks whether it is there gets an answer
         return importlib.util.spec_from_loader(fullname, _Loader(below), is_package=True)
 
     def find_distributions(self, context: DistributionFinder.Context | None = None) -> Iterator[Distribution]:
