@@ -148,7 +148,8 @@ class Accelerator(Interface):
             raise ConfigError(f"devices={devices!r}: expected at least one index, none below 0.", code="LT113")
         if len(set(indices)) != len(indices):
             raise ConfigError(f"devices={indices} names a device twice. Name each once.", code="LT112")
-        if missing := [i for i in indices if available is not None and i >= available]:
+        missing = [i for i in indices if available is not None and i >= available]
+        if missing:
             raise ConfigError(
                 f"devices={indices}: {self.name} device {missing[0]} is not here; there "
                 f"{'is' if available == 1 else 'are'} {available}, numbered from 0. Take indices below {available}, or "

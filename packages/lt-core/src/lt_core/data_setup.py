@@ -126,7 +126,7 @@ def prepare(
             once()
         return
     on_one = plugins.find("data", "prepare")
-    if not on_one:
+    if on_one is None:
         raise ConfigError(
             f"prepare_data on one of {ranks.world_size} ranks, while the others wait, comes with lt-data: "
             f"{plugins.install_hint('lt-data')}",

@@ -96,7 +96,7 @@ def is_interactive() -> bool:
 def end_with_parent() -> None:
     """End this process, a rank or a loader's worker, when the one that started it by :mod:`multiprocessing` is gone."""
     parent = multiprocessing.parent_process()
-    if not parent:
+    if parent is None:
         return
 
     def wait() -> None:

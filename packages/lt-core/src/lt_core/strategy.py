@@ -168,14 +168,12 @@ class Strategy(_Names, Interface):
         capabilities: the properties that loops read.
         launcher: who starts the processes: a name from ``lt.launchers``, an object, or None (this process only).
             The Trainer turns a name into an object and gives it back in :meth:`place`.
-        step: the step of training that it brings: an :class:`lt_core.Step`, or a name from ``lt.steps``.
     """
 
     name: str = "single"
     capabilities: Capabilities = Capabilities()
     launcher: str | Launcher | None = None
     placement: Placement = Placement()
-    step: Any = None
 
     # ---- place -------------------------------------------------------------------------------------------------------
 

@@ -286,7 +286,7 @@ def check_left_out(module: nn.Module, state: Mapping[str, Any], left_out: Any, p
     Raises:
         CheckpointError: for another shape.
     """
-    described = left_out if isinstance(left_out, Mapping) else {}
+    described = {} if not isinstance(left_out, Mapping) else left_out
     described = {key: saved for key, saved in described.items() if isinstance(saved, Mapping) and saved.get("shape")}
     if described:
         plugins.load("defaults", "check_left_out")(module, state, described, path)

@@ -73,7 +73,7 @@ class Run:
         # the same for a fit that continues: callbacks go on with its values, and an epoch in the middle with its sums
         self.position: Position = Position() if last is None else last.position
         self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
-        own = getattr(self.strategy.step, "steps_per_execution", 1)
+        own = getattr(getattr(self.strategy, "step", None), "steps_per_execution", 1)
         group = max(job.settings.steps_per_execution, self.strategy.capabilities.steps_per_execution, own)
         self.agenda = Agenda(self.position, group, full=job.policy.full_windows)
         self._context = context = Context(job, self.position, self.agenda, self.recorder)

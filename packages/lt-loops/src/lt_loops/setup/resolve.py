@@ -238,8 +238,8 @@ def asked_steps(settings: Settings, limits: Limits, strategy: Strategy) -> Itera
             yield f"{argument}={asked!r}", step_of(name)
     if settings.step is not None:
         yield f"step={settings.step!r}", step_of(settings.step)
-    if strategy.step is not None:
-        yield f"strategy={strategy.name!r}", step_of(strategy.step)
+    if (own := getattr(strategy, "step", None)) is not None:
+        yield f"strategy={strategy.name!r}", step_of(own)
 
 
 def _find_environment() -> Environment:
