@@ -10,6 +10,7 @@ from tests.lt_loops.conftest import Net, make_loader, make_trainer, weights
 from torch.nn.functional import cross_entropy
 
 from lt_core import Callback, ConfigError, HookError, PluginError, plugins
+from lt_core.errors import counterpart
 from lt_core.step import RunningStep, Step
 from lt_core.strategy import Strategy
 
@@ -214,6 +215,12 @@ def test_a_save_asks_a_step_for_each_of_its_states_once(tmp_path, monkeypatch, s
     asked.clear()
     trainer.save_checkpoint(tmp_path / "parts.ckpt")
     assert sorted(asked) == ["rank_state_dict", "state_dict"]
+
+
+def test_a_fit_without_a_mistake_reads_no_names_of_other_trainers():
+    counterpart.cache_clear()
+    make_trainer(max_steps=2).fit(Net(), make_loader(20))
+    assert counterpart.cache_info().misses == 0
 
 
 class Boundaries(Callback):

@@ -38,6 +38,7 @@ from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
 from lt_loops.setup.hooks import HookCalls
 from lt_loops.setup.loaders import Loaders
+from lt_loops.setup.resolve import brought_step
 from lt_loops.state.origin import Origin, StateDict
 from lt_loops.state.position import Position
 from lt_loops.state.unsaved import Unsaved, listed
@@ -73,7 +74,7 @@ class Run:
         # the same for a fit that continues: callbacks go on with its values, and an epoch in the middle with its sums
         self.position: Position = Position() if last is None else last.position
         self.recorder: RunRecorder = RunRecorder(job.policy) if last is None else last.recorder
-        own = getattr(getattr(self.strategy, "step", None), "steps_per_execution", 1)
+        own = getattr(brought_step(self.strategy), "steps_per_execution", 1)
         group = max(job.settings.steps_per_execution, self.strategy.capabilities.steps_per_execution, own)
         self.agenda = Agenda(self.position, group, full=job.policy.full_windows)
         self._context = context = Context(job, self.position, self.agenda, self.recorder)

@@ -238,8 +238,14 @@ def asked_steps(settings: Settings, limits: Limits, strategy: Strategy) -> Itera
             yield f"{argument}={asked!r}", step_of(name)
     if settings.step is not None:
         yield f"step={settings.step!r}", step_of(settings.step)
-    if (own := getattr(strategy, "step", None)) is not None:
+    if (own := brought_step(strategy)) is not None:
         yield f"strategy={strategy.name!r}", step_of(own)
+
+
+def brought_step(strategy: Any) -> Any:
+    """Return the step that a strategy brings, an object or a name; None where it has no attribute ``step``."""
+    # asked first: a name that a strategy lacks is looked up among other trainers', which takes milliseconds
+    return strategy.step if "step" in dir(strategy) else None
 
 
 def _find_environment() -> Environment:
