@@ -456,8 +456,8 @@ def examples(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Against the hand-written loop: rows A to F, or `-- --peers`, `--growth`, `--share`, `--xla`, `--gpu` instead."""
-    others = ("--peers", "--growth", "--share", "--xla", "--gpu")
+    """Against the loop by hand: rows A to F; or `-- --jobs`, `--peers`, `--growth`, `--share`, `--xla`, `--gpu`."""
+    others = ("--jobs", "--peers", "--growth", "--share", "--xla", "--gpu")
     script = next((word[2:] for word in session.posargs if word in others), "run")
     extra: tuple[str, ...] = ("--with", "py-spy") if script == "share" else ()
     chosen = {}
