@@ -5,8 +5,8 @@ Trainer from it, for editors, documentation and ``help``. Its check, if none of
 :mod:`~lt_loops.arguments.rules` fits, goes there; its conflicts with others go into
 :mod:`~lt_loops.arguments.conflicts`. Command lines (``--trainer.<name>``, from the signature) and the list in errors
 follow. One that takes names of plug-ins stands in ``lt_core.plugins.OF_ARGUMENT`` too. A run reads it as
-``run.job.settings.<name>``; one that may be changed between runs is a field of
-:class:`~lt_loops.arguments.limits.Limits` besides.
+``run.job.settings.<name>``; one that may be changed while it runs is a field of
+:class:`~lt_loops.arguments.limits.Limits` and a ``Limit()`` of :mod:`lt_loops.view` besides.
 
 **A new name** for an argument: rename the row, and write the old one down in
 :mod:`lt_loops.former_names`; a package that speaks the old spelling translates it (:mod:`lt_core.dialect`).
