@@ -409,8 +409,9 @@ def old_plugins(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Release one package: `nox -s release -- lt-core minor [--dry-run]`."""
-    uv_run(session, "python", "tools/release.py", *session.posargs)
+    """All packages on an index of this machine, installed from there; `-- lt-core minor [--dry-run]`: release one."""
+    rehearsal = all(word.startswith("-") for word in session.posargs)
+    uv_run(session, "python", "tools/rehearse.py" if rehearsal else "tools/release.py", *session.posargs)
 
 
 @nox.session

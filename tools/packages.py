@@ -1,6 +1,6 @@
 """Write what the workspace says of each package, from the packages' own pyproject.toml: one place for each fact.
 
-uv run python tools/packages.py           writes pyproject.toml, mkdocs.yml, README.md, docs/index.md and BROUGHT_BY
+uv run python tools/packages.py           writes what WRITERS names: pyproject.toml, mkdocs.yml, README.md...
 uv run python tools/packages.py --check   fails where one of them is not what the packages say (`nox -s lint`)
 
 A package says what it is in its `[tool.lt]`:
@@ -20,6 +20,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +73,12 @@ def installed() -> list[Package]:
 def engines() -> list[str]:
     """Return the names of the packages that need a large library of somebody else's."""
     return [package.name for package in packages() if package.level == "engine"]
+
+
+def publishing_order() -> list[str]:
+    """Return the names of all packages, each after those that it needs."""
+    needs = {package.name: package.needs for package in packages()}
+    return [name for name in TopologicalSorter(needs).static_order() if name in needs]
 
 
 def _quoted(words: list[str]) -> str:
@@ -149,6 +156,14 @@ def index(text: str) -> str:
     return _inserted(text, BEGIN, END, rows)
 
 
+def publishing(text: str) -> str:
+    """Return PUBLISHING.md."""
+    brings = {package.name: package.brings for package in packages()}
+    rows = ["| | name | what it brings |", "| --: | --- | --- |"]
+    rows += [f"| {i} | `{name}` | {brings[name]} |" for i, name in enumerate(publishing_order(), 1)]
+    return _inserted(text, BEGIN, END, rows)
+
+
 GROUPS = ["strategies", "accelerators", "precision", "launchers", "environments", "loggers", "callbacks", "data"]
 GROUPS += ["checkpoint_io", "profilers", "defaults", "trainers", "steps"]
 """The groups of entry points with names that users write, or that errors mention."""
@@ -182,6 +197,7 @@ WRITERS = {
     "mkdocs.yml": mkdocs,
     "README.md": readme,
     "docs/index.md": index,
+    "PUBLISHING.md": publishing,
     "packages/lt-core/src/lt_core/plugins.py": plugins,
 }
 
