@@ -43,6 +43,18 @@ def test_a_folder_that_an_older_version_left_behind_hides_no_module(tmp_path):
     assert said.stdout.strip() == "Timer"
 
 
+@pytest.mark.parametrize("module", ["lt.metrics", "lt.fabric", "lt.nope", "lt.callbacks.nope"])
+def test_a_module_that_is_not_there_is_none_to_code_that_asks_and_an_error_to_code_that_imports(module):
+    assert find_spec(module) is None
+    with pytest.raises(ModuleNotFoundError):
+        import_module(module)
+
+
+def test_the_import_of_a_module_that_lt_leaves_to_others_says_so():
+    with pytest.raises(ModuleNotFoundError, match="torchmetrics"):
+        import_module("lt.metrics")
+
+
 def test_no_path_of_lightning_stands_in_the_way_of_a_module_of_lt():
     assert not set(TABLES) & set(PATHS)
 

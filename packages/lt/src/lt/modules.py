@@ -9,10 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import import_module
+from importlib import import_module, util
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec, spec_from_loader
 from types import ModuleType
 from typing import Any
 
@@ -35,10 +34,12 @@ class Finder(MetaPathFinder):
             return None
         if _table(below) is None:
             module, _, name = below.rpartition(".")
-            if meant := instead(module, name):  # `from lt import name` comes here after the module was asked
+            # `from lt import name` comes here after the module was asked; importlib.util.find_spec wants an answer
+            asked = sys._getframe(2).f_code is util.find_spec.__code__
+            if not asked and (meant := instead(module, name)):
                 raise ModuleNotFoundError(f"lt{module and '.'}{module} has no {name}.{meant}")
             return None
-        return spec_from_loader(fullname, _Maker(), is_package=True)
+        return util.spec_from_loader(fullname, _Maker(), is_package=True)
 
 
 class _Maker(Loader):
@@ -110,7 +111,7 @@ def _table(below: str) -> Mapping[str, str] | None:
 
 @cache
 def _paths_of_lightning() -> Mapping[str, Mapping[str, str]]:
-    if find_spec("lt_compat") is None:
+    if util.find_spec("lt_compat") is None:
         return {}
     found: Mapping[str, Mapping[str, str]] = import_module("lt_compat.names.paths").NAMES
     return found
