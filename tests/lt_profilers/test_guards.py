@@ -111,6 +111,7 @@ def spike_run(callback, losses, tmp_path):
     [
         ({}, [1.0, 1.0, 1.0, 3.1]),
         ({"rtol": None, "atol": 0.5}, [1.0, 1.0, 1.0, 1.6]),
+        ({"rtol": 0.5, "atol": 0.5}, [1.0, 1.0, 1.0, 1.6]),
         ({"mode": "max"}, [1.0, 1.0, 1.0, -1.5]),
         ({}, [1.0, 1.0, 1.0, float("nan")]),
     ],
@@ -134,6 +135,11 @@ def test_ordinary_losses_and_the_warmup_pass(tmp_path):
     spike_run(SpikeDetection(), [1.0, 2.9, 0.1], tmp_path)
     spike_run(SpikeDetection(warmup=3), [1.0, 1.0, 99.0], tmp_path)
     spike_run(SpikeDetection(finite_only=False), [1.0, 1.0, float("nan")], tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [{"atol": 0.5}, {"atol": 5.0, "rtol": 0.5}])
+def test_a_loss_that_is_far_by_one_of_two_tolerances_alone_is_no_spike(tmp_path, arguments):
+    spike_run(SpikeDetection(**arguments), [1.0, 1.0, 1.0, 2.9], tmp_path)
 
 
 def test_the_running_mean_survives_a_resume(tmp_path):

@@ -37,14 +37,15 @@ class SpikeDetection(Callback):
     """Ends training when the loss jumps far from its running mean, and records which batches to leave out.
 
     The numbers of the batch and of the one before go to a file; a run that starts again can skip them. It reads the
-    loss at every step, and so waits for the device at every step; several ranks agree at every step.
+    loss at every step, and so waits for the device at every step; several ranks agree at every step. With ``atol`` and
+    ``rtol`` a loss must be as far as both say.
 
     Args:
         mode: ``"min"``: a spike is a loss above the mean; ``"max"``: below.
         window: batches in the running mean.
         warmup: batches at the start of an epoch that are no spikes.
-        atol: distance from the mean that counts as a spike; None: any.
-        rtol: distance as a share of the mean that counts as a spike; None: any.
+        atol: least distance of a spike from the mean; None: any.
+        rtol: least distance as a share of the mean; None: any.
         exclude_batches_path: the ``.json`` file, or the folder for ``skip_batches.json``; default: the Trainer's root
             folder.
         finite_only: NaN and infinite losses are spikes too.
@@ -121,8 +122,7 @@ class SpikeDetection(Callback):
         if math.isnan(mean) or not worse:
             return False
         distance = abs(loss - mean)
-        far = self.atol is not None and distance >= self.atol
-        return far or (self.rtol is not None and distance >= abs(self.rtol * mean))
+        return distance >= abs(self.atol or 0) and distance >= abs((self.rtol or 0) * mean)
 
     def _lt_write_down(self, trainer: TrainerAPI, batch_idx: int) -> None:
         self.bad_batches += [number for number in (batch_idx - 1, batch_idx) if number >= 0]
