@@ -161,6 +161,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_and_files_hold_plain_weights
         {"amount": 1.5},
         {"amount": -1},
         {"verbose": -1},
+        {"pruning_fn": prune.RandomStructured},
     ],
 )
 def test_wrong_arguments_are_refused(arguments):
@@ -242,6 +243,30 @@ def test_pairs_that_cannot_be_pruned_are_refused(wrong, words):
     net = Net()
     with pytest.raises(ConfigError, match=words):
         ModelPruning.sanitize_parameters_to_prune(net, wrong(net))
+
+
+@pytest.mark.parametrize(
+    ("names", "unknown"),
+    [
+        (["weight", "wieght"], "'wieght'"),
+        (["weight", "a", "b"], "'a' or 'b'"),
+        (["weight", "bias"], None),
+        (None, None),
+    ],
+)
+def test_a_parameter_name_that_no_layer_has_is_refused_beside_others(names, unknown):
+    net = Net()
+    net.layers = nn.Sequential(nn.Linear(8, 2, bias=False))
+    if unknown is None:
+        assert ModelPruning.sanitize_parameters_to_prune(net, (), names) == [(net.layers[0], "weight")]
+        return
+    with pytest.raises(ConfigError, match=f"no layer of Net has a parameter named {unknown}"):
+        ModelPruning.sanitize_parameters_to_prune(net, (), names)
+
+
+@pytest.mark.parametrize("given", [{"verbose": True}, {"pruning_fn": "L1_Unstructured"}])
+def test_spellings_that_lightning_takes_are_taken(given):
+    ModelPruning(**{"pruning_fn": "l1_unstructured", **given})
 
 
 @pytest.mark.parametrize("wrong", ["a", ("weight",), (nn.Linear(1, 1), "weight", 1), ("layer", "weight"), 3])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
-from lt_callbacks.arguments import choice, whole
+from lt_callbacks.arguments import choice
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, did_you_mean
@@ -89,8 +89,8 @@ class ModelPruning(Callback):
         self._lt_make_permanent = make_pruning_permanent
         self._lt_use_lottery = use_lottery_ticket_hypothesis
         self._lt_resample = resample_parameters
-        self._verbose = whole("ModelPruning", "verbose", verbose)
-        if self._verbose > 2:
+        self._verbose = verbose
+        if verbose not in (0, 1, 2):
             raise ConfigError(f"ModelPruning(verbose={verbose}): expected 0, 1 or 2.", code="LT178")
         self._lt_at_epoch_end = prune_on_train_epoch_end
         self._lt_pruned: list[tuple[str, nn.Module, str]] = []
@@ -248,7 +248,15 @@ class ModelPruning(Callback):
             layers = [layer for layer in pl_module.modules() if not isinstance(layer, _CONTAINERS)]
             names = parameter_names or ModelPruning.PARAMETER_NAMES
             # a parametrized or pruned weight is a tensor that is no parameter any more
-            return [(each, name) for name in names for each in layers if isinstance(getattr(each, name, None), Tensor)]
+            found = [(each, name) for name in names for each in layers if isinstance(getattr(each, name, None), Tensor)]
+            unknown = {*names}.difference(ModelPruning.PARAMETER_NAMES, (name for _, name in found))
+            if found and unknown:  # without any the callback says so
+                raise ConfigError(
+                    f"ModelPruning(parameter_names={[*names]}): no layer of {type(pl_module).__name__} has a parameter "
+                    f"named {' or '.join(map(repr, sorted(unknown)))}.",
+                    code="LT178",
+                )
+            return found
         for layer, name in _pairs(parameters_to_prune):
             if not any(layer is each for each in pl_module.modules()):
                 raise ConfigError(
@@ -286,15 +294,18 @@ def _read_method(
     given: str | type[prune.BasePruningMethod], everywhere: bool, dim: int | None, norm: int | None
 ) -> tuple[type[prune.BasePruningMethod], dict[str, Any]]:
     if isinstance(given, type) and issubclass(given, prune.BasePruningMethod):
-        return given, {}
-    name = choice("ModelPruning", "pruning_fn", given, _METHODS)
+        name, method = "", given
+    else:
+        named = given.lower() if isinstance(given, str) else given
+        name = choice("ModelPruning", "pruning_fn", named, _METHODS)
+        method = _METHODS[name][0]
+    if everywhere and getattr(method, "PRUNING_TYPE", None) != "unstructured":
+        raise ConfigError(
+            f"ModelPruning(pruning_fn={given!r}) cuts whole rows of a layer: take use_global_unstructured=False.",
+            code="LT178",
+        )
     options: dict[str, Any] = {}
     if name in _STRUCTURED:
-        if everywhere:
-            raise ConfigError(
-                f"ModelPruning(pruning_fn={name!r}) cuts whole rows of a layer: take use_global_unstructured=False.",
-                code="LT178",
-            )
         if dim is None:
             raise ConfigError(f"ModelPruning(pruning_fn={name!r}) needs pruning_dim, such as 0.", code="LT178")
         options["dim"] = dim
@@ -302,7 +313,7 @@ def _read_method(
         if norm is None:
             raise ConfigError("ModelPruning(pruning_fn='ln_structured') needs pruning_norm, such as 2.", code="LT178")
         options["n"] = norm
-    return _METHODS[name][0], options
+    return method, options
 
 
 def _check_amount(amount: float) -> int | float:
