@@ -169,7 +169,7 @@ def test_a_registry_is_a_dict_of_the_names_of_users_and_of_packages(name, place,
         assert [*registry.keys()] == [*dict(registry)] == [each for each, _ in registry.items()] == names
         assert [*registry.values()] == [registry[each] for each in names]
         assert len(registry.items()) == len(registry) == len(names)
-        assert str(registry) == f"Registered {place.split(':')[0].title()}: {', '.join(names)}"
+        assert str(registry) == repr(registry) == f"Registered {place.split(':')[0].title()}: {', '.join(names)}"
     finally:
         registry.remove("of_a_user")
 

@@ -1,6 +1,8 @@
 """Mistakes that stop no run and that Lightning warns of: lt says them once, before the first batch."""
 
 import warnings
+from contextlib import nullcontext
+from types import MethodType
 
 import pytest
 import torch
@@ -78,6 +80,38 @@ def test_under_compat_an_evaluation_in_random_order(by_hook, stage, shuffle):
         setattr(module, f"{kind}_dataloader", lambda: loader(shuffle))
     trainer = trainer_class()(logger=False, enable_checkpointing=False, **QUIET)
     assert codes(lambda: getattr(trainer, stage)(module, *given)) == ["LT319"] * shuffle
+
+
+def failing(self, batch, batch_idx):
+    raise KeyError("of the user")
+
+
+@pytest.mark.parametrize(
+    ("stage", "arguments", "steps", "said"),
+    [
+        ("fit", {}, ["validation_step"], ["LT319"]),
+        ("fit", {}, ["training_step"], ["LT319"]),  # the sanity check has read it
+        ("validate", {}, ["validation_step"], ["LT319"]),
+        ("test", {}, ["test_step"], ["LT319"]),
+        ("predict", {}, ["predict_step"], ["LT319"]),
+        ("test", {"overfit_batches": 1}, [], ["LT319"]),  # which overfit_batches leaves alone
+        ("predict", {"overfit_batches": 1}, [], ["LT319"]),
+        ("validate", {"overfit_batches": 1}, [], ["LT406"]),
+        ("fit", {"overfit_batches": 1}, [], ["LT406"]),
+    ],
+)
+def test_under_compat_a_random_order_beside_a_failing_step_and_overfit_batches(stage, arguments, steps, said):
+    module, given = Net(), [loader()] * (stage == "fit") + [loader(True)]
+    vars(module).update({name: MethodType(failing, module) for name in steps})
+    trainer = trainer_class()(
+        logger=False, enable_checkpointing=False, **{**QUIET, **arguments, "num_sanity_val_steps": 1}
+    )
+
+    def run():
+        with pytest.raises(KeyError, match="of the user") if steps else nullcontext():
+            getattr(trainer, stage)(module, *given)
+
+    assert codes(run) == said
 
 
 class Own(RandomSampler):

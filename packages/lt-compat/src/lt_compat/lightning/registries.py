@@ -99,6 +99,8 @@ class Registry(dict[str, dict[str, Any]]):
     def __str__(self) -> str:
         return f"Registered {self._group.title()}: {', '.join(self.names)}"
 
+    __repr__ = __str__
+
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in plugins.names(self._group)
 

@@ -236,15 +236,16 @@ def _in_call(trainer: Any, fn: str) -> Iterator[None]:
         with silenced(_codes_filtered_by_text()):
             yield
         evaluated(trainer, fn, at_end=True)
-        _warn_of_shuffling(trainer, {"fit": "val", "validate": "val"}.get(fn, fn))
     finally:
+        _warn_of_shuffling(trainer, {"fit": "val", "validate": "val"}.get(fn, fn))
         if isinstance(trainer.accelerator, Methods):
             trainer.accelerator.teardown()
 
 
 def _warn_of_shuffling(trainer: Any, kind: str) -> None:
-    """Warn in Lightning's words of loaders that were evaluated in a random order."""
-    read = not trainer.overfit_batches and any(getattr(trainer, f"num_{kind}_batches"))
+    """Warn in Lightning's words of loaders that were evaluated in a random order; LT406 tells of overfit_batches."""
+    in_order = kind == "val" and trainer.overfit_batches
+    read = not in_order and any(getattr(trainer, f"num_{kind}_batches"))
     loaders = trainer.all_loaders(kind) if read else ()
     sampled = (loader for loader in loaders if isinstance(loader, DataLoader))
     if any(isinstance(getattr(each.batch_sampler, "sampler", each.sampler), RandomSampler) for each in sampled):
