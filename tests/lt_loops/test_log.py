@@ -845,6 +845,34 @@ def test_without_lt_loggers_media_that_no_logger_shows_are_an_error(trainer, mon
         trainer(max_steps=1, logger=Rows()).fit(Pictured())
 
 
+@pytest.mark.parametrize("num_sanity_val_steps", [2, -1, 0, "logged"])
+@pytest.mark.parametrize("hook", ["validation_step", "on_validation_start", "on_validation_epoch_end"])
+def test_nothing_of_the_sanity_check_reaches_the_loggers(hook, num_sanity_val_steps, trainer):
+    told = []
+
+    class Shown(Rows):
+        def log_media(self, name, value, step=None):
+            told.append(name)
+            return True
+
+        def log_metrics(self, metrics, step=None):
+            told.extend(metrics)
+
+    class Says(Evaluated):
+        def validation_step(self, batch, batch_idx):
+            pass
+
+    def say(self, *_):
+        self.trainer.log_media("picture", torch.zeros(2, 2))
+        self.trainer.log_metrics({"number": 1.0})
+
+    setattr(Says, hook, say)
+    trainer(logger=Shown(), max_epochs=1, num_sanity_val_steps=num_sanity_val_steps).fit(Says())
+    validations = 2 if num_sanity_val_steps == "logged" else 1
+    each = 3 if hook == "validation_step" else 1
+    assert told.count("picture") == told.count("number") == validations * each
+
+
 def test_a_reduction_that_is_made_anew_in_each_call_is_one(trainer):
     class Median(Base):
         def training_step(self, batch, batch_idx):

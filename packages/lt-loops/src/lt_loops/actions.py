@@ -219,23 +219,24 @@ class TrainerActions(TrainerView):
         self.strategy.remove_checkpoint(self.checkpoint_io, path)
 
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        if self._run is not None:
+        if self._run is not None and not self.sanity_checking:
             self._run.log.send(metrics, step)
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> None:
         """Send an image, figure, histogram, text, table, audio or video to the loggers.
 
-        Where no logger can show it, it becomes a file below ``log_dir/media``; the first time says so.
+        Where no logger can show it, it becomes a file below ``log_dir/media``; the first time says so. In the sanity
+        check it does nothing, as :meth:`log_metrics` there.
 
         Args:
             name: of the entry; ``/`` makes groups.
             value: anything that :func:`lt_loggers.media.as_media` knows, or a library's own object.
             step: x axis; default: the last optimizer step.
         """
-        if self._run is None or not self.is_global_zero:
+        if self._run is None or self.sanity_checking or not self.is_global_zero:
             return
         at = max(self.global_step - 1, 0) if step is None else step
-        self._run.log.show(name, value, at, os.path.join(self.log_dir or ".", "media"))  # noqa: PTH118
+        self._run.log.show(name, value, at, f"{self.log_dir or '.'}/media")
 
     def trial(self, max_steps: int, **overrides: Any) -> Trial:
         """Train for a few steps on a snapshot that is restored exactly, for finders; in an evaluation: evaluate.

@@ -234,7 +234,11 @@ class Slot:
         named = isinstance(value, Mapping)
         if named or math.prod(getattr(value, "shape", ())) != 1:
             several = f"several values ({', '.join(map(str, value))})" if named else f"the shape {tuple(value.shape)}"
-            remedy = "_dict(metric.compute())" if named else f"({self.name!r}, metric.compute().mean())"
+            remedy = (
+                "_dict(metric.compute())"
+                if named
+                else f"({self.name!r}, metric.compute().mean()), or trainer.log_media to show a matrix,"
+            )
             raise LogError(
                 f"self.log({self.name!r}) in {self.phase.name!r}: {type(self.metric).__name__}.compute() gives "
                 f"{several}, expected one value. Write self.log{remedy} at the epoch's end, and metric.reset() after "
