@@ -1,9 +1,11 @@
-"""What all tests share: one torch thread per process, and clear reasons where hardware is missing."""
+"""What all tests share: one torch thread per process, little garbage, clear reasons where hardware is missing."""
 
+import gc
 import os
 import sys
 from functools import cache
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,6 +38,17 @@ def pytest_configure(config: pytest.Config) -> None:
         import torch
 
         torch.set_num_threads(1)
+        gc.disable()  # until the tests are collected: they stay, and so does what their modules import
+        # at each seed torch formats the stack for each device that was not opened, and pytest's stack is deep:
+        # an eighth of the time of small fits
+        for device in (torch.cuda, torch.xpu, torch.mtia):
+            device.traceback = SimpleNamespace(format_stack=list)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected, a million objects, out of each collection of garbage, and of what a fork copies."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

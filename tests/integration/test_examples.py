@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 from tests.patience import PATIENCE
 
-pytest.importorskip("sklearn")
-pytest.importorskip("torchvision")
+# not by their import, which takes 3 s in each session that collects this file
+pytestmark = pytest.mark.skipif(
+    not (find_spec("sklearn") and find_spec("torchvision")), reason="needs scikit-learn and torchvision"
+)
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
