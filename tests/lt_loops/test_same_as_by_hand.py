@@ -1,11 +1,14 @@
 """Automatic optimization of one optimizer equals the loop that one writes by hand, bit for bit."""
 
+import warnings
+from itertools import accumulate, islice
+
 import pytest
 import torch
 from torch import nn
 from torch.optim import LBFGS, SGD, Adam, AdamW
 from torch.optim.lr_scheduler import ExponentialLR, OneCycleLR, ReduceLROnPlateau, StepLR
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, default_collate
 
 from lt_core.dialect import Policy
 from lt_loops import Trainer
@@ -70,6 +73,63 @@ def test_a_loader_with_a_generator_of_its_own_draws_the_same_order(trainer, net,
     mine = seeded(net)
     trainer(max_epochs=4).fit(mine, own())
     same(mine, theirs)
+
+
+class DrawsAtItsEnd:
+    """A loader that draws once more when it is asked for a batch beyond its last."""
+
+    def __init__(self, generator):
+        self.generator = generator
+
+    def __iter__(self):
+        for index in torch.randperm(6, generator=self.generator):
+            yield torch.full((2, 8), float(index))
+        torch.randperm(6, generator=self.generator)
+
+    def __len__(self):
+        return 6
+
+
+class DrawsAtItsEndOfBatches(DrawsAtItsEnd):
+    def __iter__(self):
+        return ([int(batch[0, 0]), 6] for batch in super().__iter__())
+
+
+ROWS = torch.arange(7.0).repeat(8, 1).T.contiguous()
+ASKED_AT_THE_END = {
+    "shuffle": lambda own, workers: DataLoader(ROWS, 2, shuffle=True, generator=own, num_workers=workers),
+    "sampler": lambda own, workers: DataLoader(
+        ROWS, 2, sampler=RandomSampler(ROWS, generator=own), num_workers=workers, drop_last=True
+    ),
+    "batch sampler": lambda own, workers: DataLoader(
+        ROWS, batch_sampler=DrawsAtItsEndOfBatches(own), num_workers=workers
+    ),
+    "iterable": lambda own, workers: DrawsAtItsEnd(own),
+}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("limit", [None, 2])
+@pytest.mark.parametrize("kind", ASKED_AT_THE_END)
+@pytest.mark.parametrize("lightning", [False, True])
+def test_a_loader_is_asked_for_a_batch_beyond_its_last_as_by_hand_and_in_lightning_is_not(
+    lightning, kind, limit, workers, trainer, net, feed, monkeypatch
+):
+    def own():
+        return ASKED_AT_THE_END[kind](torch.Generator().manual_seed(5), workers)
+
+    class Sees(net):
+        def training_step(self, batch, batch_idx):
+            seen.append(batch[:, 0].tolist())
+            return self.layers(batch).sum()
+
+    seen, by_hand, batches = [], [], own()
+    for _ in range(3):
+        most = limit or (len(batches) if lightning else None)
+        by_hand += [batch[:, 0].tolist() for batch in islice(batches, most)]
+    monkeypatch.setattr(Trainer, "policy", Policy(stops_at_length=lightning))
+    trainer(max_epochs=3, limit_train_batches=limit or 1.0).fit(Sees(), own())
+    assert seen == by_hand
 
 
 class Reordered:
@@ -470,6 +530,54 @@ def test_a_batch_whose_step_returns_none_is_skipped(trainer, net, loader, seeded
     fit.fit(mine, loader())
     same(mine, theirs)
     assert fit.global_step == 2 * 16
+
+
+@pytest.mark.parametrize("closure", [False, True])
+@pytest.mark.parametrize("window", [1, 2, 4])
+@pytest.mark.parametrize("without", [(2,), (0, 1), (4, 5), (0, 1, 2, 3, 4, 5)])
+def test_as_in_lightning_a_window_without_a_loss_counts_as_a_step(
+    without, window, closure, trainer, net, seeded, same, monkeypatch
+):
+    batches = [torch.full((2, 8), float(index)) for index in range(6)]
+
+    class Skips(net):
+        def training_step(self, batch, batch_idx):
+            return None if batch_idx in without else self.layers(batch).mean()
+
+        def configure_optimizers(self):
+            optimizer = AdamW(self.parameters(), lr=0.1)
+            return [optimizer], [{"scheduler": StepLR(optimizer, 1, 0.5), "interval": "step"}]
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            steps.append(self.trainer.global_step)
+
+    class Closes(Skips):
+        def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
+            optimizer.step(closure=optimizer_closure)
+
+    theirs, steps, counted = seeded(Skips), [], []
+    (optimizer,), (schedule,) = theirs.configure_optimizers()
+    for index, batch in [*enumerate(batches)] * 2:
+        if index % window == 0:
+            optimizer.zero_grad()
+        if index not in without:
+            (theirs.layers(batch).mean() / window).backward()
+        if (index + 1) % window == 0 or index == 5:
+            optimizer.step()
+            schedule["scheduler"].step()
+            counted.append(1)
+        else:
+            counted.append(0)
+    monkeypatch.setattr(Trainer, "policy", Policy(full_windows=True, epochs_without_loss=True))
+    mine = seeded(Closes if closure else Skips)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*training_step returned no loss")
+        warnings.filterwarnings(
+            "ignore", "Detected call of `lr_scheduler.step"
+        )  # torch: of a first step without a loss
+        trainer(max_epochs=2, accumulate_grad_batches=window).fit(mine, batches)
+    same(mine, theirs)
+    assert steps == list(accumulate(counted))
 
 
 def test_a_window_divides_by_the_batches_that_gave_a_loss(trainer, net, loader):

@@ -73,9 +73,6 @@ class DataSource:
 _TIMED_EVERY = 16
 """One batch in so many is timed: a look at the clock at each would cost as much as reading a list."""
 
-_SHORT_WAIT = 2.0
-"""Seconds of waiting that are not worth a hint."""
-
 
 class Feed(Interface):
     """The batches of one loader, for one stage, on this rank. The default reads any iterable on one process.
@@ -100,17 +97,18 @@ class Feed(Interface):
             (then ``n_r * W / N``), 0.0 for a stand-in batch on a rank that has no sample left.
         uneven: True where :attr:`weight` can differ from 1.0.
         indices: positions in the data set of the samples of the batch just yielded, in its order; None where unknown.
+        stops_at_length: set it to have nothing asked of a loader that gave as many batches as it has: the plain loop
+            asks once more, and a sampler may draw then.
         timed: set it to have :attr:`wait_seconds` counted from the next epoch on.
         wait_seconds: seconds spent waiting for batches, where :attr:`timed`; judged by the first and each 16th of them.
         read_seconds: seconds from the first to the last batch of each epoch, where :attr:`timed`.
     """
 
-    weight: float = 1.0
-    uneven: bool = False
+    weight = 1.0
+    uneven = False
     indices: Sequence[int] | None = None
-    timed: bool = False
-    wait_seconds: float = 0.0
-    read_seconds: float = 0.0
+    stops_at_length = timed = False
+    wait_seconds = read_seconds = 0.0
 
     def __init__(
         self,
@@ -185,7 +183,7 @@ class Feed(Interface):
         except GeneratorExit:
             # A plain loop asks once more, and the sampler may draw then. Not after an error: an iterator that its
             # traceback held goes at any time, in the middle of whatever comes next.
-            if turn == self._turn and self._done == self.num_batches:
+            if turn == self._turn and self._done == self.num_batches and not self.stops_at_length:
                 next(iterator, None)
             raise
         except BaseException:
@@ -246,7 +244,7 @@ class Feed(Interface):
 
         Waits that come to less than two seconds are not worth a word. :attr:`timed` must have been set.
         """
-        if self.wait_seconds <= max(0.1 * self.read_seconds, _SHORT_WAIT):
+        if self.wait_seconds <= max(0.1 * self.read_seconds, 2.0):
             return None
         share = min(self.wait_seconds / self.read_seconds, 1.0)
         return f"{share:.0%} of the time went to waiting for {self.stage} batches. {self.advice()}"

@@ -136,12 +136,14 @@ class Policy:
     Attributes:
         loaders_before_hooks: the first epoch's iterator is made before ``on_train_start``, an evaluation's before
             ``on_validation_start``, so that random numbers are drawn in this order.
+        stops_at_length: a training loader that gave as many batches as it has is not asked once more, so that its
+            sampler draws nothing then.
         single_precision: logged values are numbers of 32 bits, and summed as such.
         repeated_names: a second value under one name is a warning, no error.
         epochs_without_loss: an epoch of which no batch had a loss is a warning, no error.
         fills_by_place: optional parameters of hooks get arguments of other names whatever their default.
         full_windows: each loss is divided by the size of a full window, at the epoch's end and beside a batch without
-            a loss too.
+            a loss too; a window in which no batch had a loss counts as a step, and moves schedulers that go by steps.
         schedules_by_batch: a scheduler's ``frequency`` counts the batches of an epoch, not optimizer steps.
         new_optimizers: a second ``fit`` of a module makes its optimizers anew.
         offers_closures: an optimizer whose step can take a closure gets it, unless it is torch's.
@@ -149,6 +151,7 @@ class Policy:
     """
 
     loaders_before_hooks: bool = False
+    stops_at_length: bool = False
     single_precision: bool = False
     repeated_names: bool = False
     epochs_without_loss: bool = False

@@ -221,7 +221,7 @@ class LoaderFeed(Feed):
             failed = False
             # A plain loop asks once more, and the sampler may draw then. Not after an error: an iterator that its
             # traceback held goes at any time, in the middle of whatever comes next.
-            if turn == self._turn and self._opened and self._done == self.num_batches:
+            if turn == self._turn and self._opened and self._done == self.num_batches and not self.stops_at_length:
                 self._finished = next(iterator, None) is None
             raise
         except IndexError as error:

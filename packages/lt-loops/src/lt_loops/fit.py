@@ -125,7 +125,7 @@ def train_epoch(run: Run) -> None:
         backward, scale, unscale, clip, apply = plan.backward, plan.scale, plan.unscale, plan.clip, plan.apply
         before_backward, after_backward, before_step = plan.before_backward, plan.after_backward, plan.before_step
         run_batch, uneven = None if plan.running is None else plan.running.run_batch, feed.uneven
-        optimizer: Any = plan.optimizers[0] if plan.optimizers else None
+        optimizer: Any = next(iter(plan.optimizers), None)
         groups = optimizer.param_groups if optimizer is not None else []
         num_groups = len(groups)
         recorder.enter("train_batch", feed=feed)
@@ -175,6 +175,8 @@ def train_epoch(run: Run) -> None:
                         position.step += 1
                         if steps_by_step:
                             schedulers.step("step", position.step)
+                elif agenda.full:
+                    training.stepped()
             # counted before the hooks of its end, which may save: a resume continues after this batch
             position.batch = index = index + 1
             if ends:
@@ -202,7 +204,7 @@ def train_epoch(run: Run) -> None:
 def _sanity_check(run: Run) -> None:
     """Run a few validation batches before training; nothing of it stays: no metric, no random draw."""
     limit = 0 if run.job.settings.validate_at_start else run.job.settings.num_sanity_val_steps
-    if limit == 0 or run.origin.saved is not None or run.position.step or not run.evaluation.validates:
+    if not limit or run.origin.saved is not None or run.position.step or not run.evaluation.validates:
         return
     run.phase = "sanity_check"
     run.call("on_sanity_check_start", phase="on_sanity_check_start")

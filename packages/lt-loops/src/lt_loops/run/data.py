@@ -69,11 +69,11 @@ class TrainingData(Owner):
         """Work out how many training batches this epoch has; a loader may have grown since the last one."""
         assert self.feed is not None
         overfit = self._settings.overfit_batches
-        limit, name = (
+        self._agenda.num_batches = limited(
+            self.feed.num_batches,
             overfit or self._limits.limit_train_batches,
             "overfit_batches" if overfit else "limit_train_batches",
         )
-        self._agenda.num_batches = limited(self.feed.num_batches, limit, name)
 
     @property
     def length(self) -> int | None:
@@ -93,8 +93,7 @@ class TrainingData(Owner):
     @property
     def global_samples(self) -> int:
         """Training samples that all ranks consumed in all epochs; 0 where the size of batches is unknown."""
-        position = self._position
-        return position.samples + (self.samples if position.batch else 0)
+        return self._position.samples + bool(self._position.batch) * self.samples
 
     # ---- reading it --------------------------------------------------------------------------------------------------
 
@@ -119,10 +118,10 @@ class TrainingData(Owner):
         most = self._agenda.num_batches
         if position.exhausted:  # a file from the end of an epoch: nothing of it is read again
             self.batches = iter(())
-        elif feed.num_batches is None or most < feed.num_batches:
+        elif feed.stops_at_length or feed.num_batches is None or most < feed.num_batches:
             # islice asks for no batch beyond the limit: that would read samples, and draw from the generators
             left = None if most == float("inf") else max(int(most) - position.batch, 0)
-            self.batches = iter(islice(feed, left))
+            self.batches = islice(feed, left)
         else:
             self.batches = iter(feed)
 
@@ -197,8 +196,7 @@ class TrainingData(Owner):
             self._place = place
             if not self._position.exhausted:
                 self._position.stand_at(self.feed.batches_done)
-        state = saved.own if saved.same_ranks else saved.same_shard
-        if state is not None:
+        if state := saved.own if saved.same_ranks else saved.same_shard:
             self._generators = state["generators"]
 
     def continue_from(self, last: TrainingData) -> None:

@@ -77,7 +77,7 @@ class Feeds(Owner):
     def are_outdated(self, kind: str) -> bool:
         """Return whether the loaders of ``kind`` must be asked for again in this epoch."""
         every = self._settings.reload_dataloaders_every_n_epochs
-        return bool(every) and self._position.epoch - self._job.loaders.epochs.get(kind, 0) >= every
+        return 0 < every <= self._position.epoch - self._job.loaders.epochs.get(kind, 0)
 
     def train(self, *, by_seed: bool = False) -> Feed:
         """Return the feed of the training loader or loaders; ``by_seed``: on one rank in the order that several have.
@@ -85,8 +85,8 @@ class Feeds(Owner):
         Raises:
             DataError: when there is none, or it is empty.
         """
-        loaders, strategy = self._job.loaders.as_first_asked("train", self._position), self._strategy
-        shard = strategy.data_shard
+        loaders = self._job.loaders.as_first_asked("train", self._position)
+        shard = self._strategy.data_shard
         if loaders is None:
             raise DataError(
                 "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
@@ -96,20 +96,25 @@ class Feeds(Owner):
         check_loader(loaders, "train")
         if self._settings.overfit_batches:
             loaders = _in_order(loaders)
-        several = len(each_loader(loaders)) > 1 or isinstance(loaders, Mapping)
-        if several and plugins.find("data", "feed") is None:
+        if plugins.find("data", "feed") is None and (len(each_loader(loaders)) > 1 or isinstance(loaders, Mapping)):
             raise ConfigError(
                 f"Training on several loaders at once comes with lt-data: {plugins.install_hint('lt-data')}",
                 code="LT104",
             )
-        gather = strategy.gather_objects if shard.count > 1 else None  # tensor-parallel ranks share
-        feed = self._made("fit", loaders, shard, gather=gather, by_seed=by_seed and shard.count == 1)
+        feed = self._made(
+            "fit",
+            loaders,
+            shard,
+            gather=self._strategy.gather_objects if shard.count > 1 else None,  # tensor-parallel ranks share
+            by_seed=by_seed and shard.count == 1,
+        )
         if feed.num_batches == 0:
             raise DataError(
                 "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with "
                 "drop_last=True?",
                 code="LT404",
             )
+        feed.stops_at_length = self._job.policy.stops_at_length
         feed.timed = True  # the end of training reports the waiting
         return feed
 
@@ -129,9 +134,14 @@ class Feeds(Owner):
         return made
 
     def _made(self, stage: str, loader: Any, shard: Shard, dataloader_idx: int = 0, **more: Any) -> Feed:
-        shard = shard if self._settings.use_distributed_sampler else Shard()
-        seed, transfer = seed_of_environment() or 0, self._transfer(dataloader_idx)
-        return make_feed(loader, stage=stage, shard=shard, seed=seed, transfer=transfer, **more)
+        return make_feed(
+            loader,
+            stage=stage,
+            shard=shard if self._settings.use_distributed_sampler else Shard(),
+            seed=seed_of_environment() or 0,
+            transfer=self._transfer(dataloader_idx),
+            **more,
+        )
 
     def _transfer(self, dataloader_idx: int) -> Callable[[Any], Any] | None:
         """Return the transfer of a batch to the device, with the user's hooks; None if there is nothing to do.

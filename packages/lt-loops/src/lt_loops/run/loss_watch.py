@@ -56,8 +56,10 @@ class LossWatch(Owner):
     def describe_anomaly(self) -> str:
         """Return where a backward pass met a number that is not finite, as torch's anomaly detection found it."""
         position = self._position
-        where = f"optimizer step {position.step} (epoch {position.epoch}, batch {position.batch})"
-        return f"this was at {where}; {self._first_bad()}."
+        return (
+            f"this was at optimizer step {position.step} (epoch {position.epoch}, batch {position.batch}); "
+            f"{self._first_bad()}."
+        )
 
     def _first_bad(self) -> str:
         for name, parameter in self._module.named_parameters():
@@ -82,8 +84,7 @@ class LossWatch(Owner):
         if self._missing != position.batch:
             return
         self._missing += 1
-        at_first = self._missing == _FIRST_BATCHES and not position.epoch
-        if at_first and self._training.trains_on_returned_loss:
+        if self._missing == _FIRST_BATCHES and not position.epoch and self._training.trains_on_returned_loss:
             warn(
                 self._no_loss_in(f"the first {_FIRST_BATCHES} batches"), code="LT225", about=self._module.training_step
             )

@@ -130,6 +130,8 @@ class Window(RunningStep):
         self.position.micro, self.training.partial = 0, True
         # of several ranks another one may have had a loss, and all step together
         if not self.pending.counted and self.strategy.world_size == 1:
+            if self.agenda.full:
+                self.training.stepped()
             return
         self._average()
         # a dict of losses may leave some optimizers out
