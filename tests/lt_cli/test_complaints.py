@@ -5,8 +5,9 @@ import sys
 import types
 
 import pytest
+import torch
 
-from lt_cli import LightningCLI
+from lt_cli import LightningArgumentParser, LightningCLI
 from lt_cli.config.complaints import explain, with_places
 from lt_cli.config.places import ConfigPlaces
 from lt_core import LightningModule
@@ -306,15 +307,20 @@ def test_a_configuration_cannot_run_commands(users, write, capsys, tmp_path):
     assert not (tmp_path / "hacked").exists()
 
 
-def test_a_value_without_a_type_stays_plain_data(users, write):
+@pytest.mark.parametrize("makes", [False, True])
+def test_a_value_without_a_type_stays_plain_data_unless_the_parser_makes_objects(makes, users, write, monkeypatch):
     write(
         "loose.py",
         "import users\n\n\nclass Loose(users.Net):\n    def __init__(self, anything=None):\n"
         "        super().__init__()\n        self.anything = anything\n",
     )
     write("run.yaml", "model: {class_path: loose.Loose, init_args: {anything: {class_path: torch.nn.Identity}}}")
+    monkeypatch.setattr(LightningArgumentParser, "makes_untyped", makes)
     cli = LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml"])
-    assert cli.model.anything == {"class_path": "torch.nn.Identity"}  # a description, no object
+    if makes:
+        assert type(cli.model.anything) is torch.nn.Identity
+    else:
+        assert cli.model.anything == {"class_path": "torch.nn.Identity"}  # a description, no object
 
 
 def test_such_a_value_stays_plain_data_in_the_arguments_of_one_class_too(users):

@@ -85,9 +85,11 @@ class LightningArgumentParser(ArgumentParser):
     """A jsonargparse parser with methods for the classes of a training script.
 
     Configuration files are read as plain data. Classes that they name are imported only where an argument's type asks
-    for one, never in a value without a type, and not from modules that run commands (``os``, ``subprocess``...).
+    for one, not in a value without a type unless :attr:`makes_untyped`, and not from modules that run commands (``os``,
+    ``subprocess``...).
 
     Attributes:
+        makes_untyped: whether a ``class_path`` in a value without a type makes an object too, by any code it names.
         callback_keys: arguments that hold callbacks, added by :meth:`add_lightning_class_args`.
         given: a configuration that was given in place of a command line.
         of_commands: the arguments of the Trainer's methods, with their defaults: a file may hold the arguments of
@@ -102,6 +104,8 @@ class LightningArgumentParser(ArgumentParser):
         kwargs: for jsonargparse's ``ArgumentParser``.
     """
 
+    makes_untyped = False
+
     def __init__(
         self,
         *args: Any,
@@ -111,7 +115,7 @@ class LightningArgumentParser(ArgumentParser):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("allow_abbrev", False)  # an abbreviated name is a mistake, here as in a file
-        set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])
+        set_parsing_settings(instantiate_subclass_spec_in_any=self.makes_untyped, import_path_denylist=[])
         super().__init__(*args, description=description, env_prefix=env_prefix, default_env=default_env, **kwargs)
         self._began_in = Path.cwd()
         self._of_a_class = parent_parser.get() is not None  # jsonargparse makes one for each class that is named

@@ -16,6 +16,7 @@ import torch
 
 from lt_compat.lightning.environments import ClusterEnvironment
 from lt_compat.lightning.overridden import ParallelMembers, PrecisionMembers, StrategyMembers
+from lt_compat.lightning.pickled_checkpoints import pickles
 from lt_compat.lightning.trainer_views import Answers
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
@@ -157,6 +158,7 @@ def _lightning_cli() -> type:
         base.__init__(self, model_class, datamodule_class, *given, **arguments)
 
     def init_parser(self: Any, **options: Any) -> Any:
+        import_module("lt_cli").LightningArgumentParser.makes_untyped = pickles()  # runs code that a file names
         return base.init_parser(self, **{"env_prefix": "PL", **options})
 
     return type("LightningCLI", (base,), {"__init__": initialize, "init_parser": init_parser, "__module__": __name__})
