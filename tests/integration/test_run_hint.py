@@ -76,6 +76,13 @@ def test_without_files_there_is_nothing_to_say(logger, fit, capsys):
     assert "lt plot" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_command_is_said_where_it_can_draw_alone(installed, fit, capsys, monkeypatch):
+    monkeypatch.setattr("lt_cli.runs.metrics.find_spec", lambda name: installed or None)
+    fit(CSVLogger(".", name="runs"))
+    assert ("lt plot" in capsys.readouterr().out) is installed
+
+
 def test_the_first_of_several_loggers_that_left_files_is_named(fit, capsys):
     fit([Logger(), CSVLogger(".", name="b"), CSVLogger(".", name="c")])
     assert capsys.readouterr().out.count("lt plot") == 1

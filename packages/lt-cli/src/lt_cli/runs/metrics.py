@@ -178,12 +178,13 @@ def named_apart(runs: list[RunMetrics]) -> list[RunMetrics]:
 
 
 def plot_hint(trainer: TrainerAPI) -> str | None:
-    """Return the command that draws the run of ``trainer``; None where no logger left files that it reads."""
+    """Return the command that draws the run of ``trainer``; None where it has no files or no matplotlib."""
     from lt_core.terminal import short_path  # not above: with lt_core comes torch, which `lt plot` does without
 
-    folders = dict.fromkeys(logger.log_dir for logger in trainer.loggers if logger.log_dir)
-    shown = next((Path(folder) for folder in folders if _has_metrics(Path(folder))), None)
-    return None if shown is None else f"Metrics: {_lt()} plot {shlex.quote(short_path(shown))}"
+    for logger in trainer.loggers:
+        if logger.log_dir and _has_metrics(Path(logger.log_dir)) and find_spec("matplotlib"):
+            return f"Metrics: {_lt()} plot {shlex.quote(short_path(logger.log_dir))}"
+    return None
 
 
 def _has_metrics(folder: Path) -> bool:
