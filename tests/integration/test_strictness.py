@@ -55,6 +55,8 @@ SAMPLE = [
     "fit(callbacks=holding(pl.Callback(), on_fit_start=5))",
     "fit(net(on_test_start=lambda self, nope: None))",
     "run('test', holding(on_fit_start=5))",
+    "fit(net(train_dataloader=lambda self, data: None))",
+    "run('predict', net(predict_dataloader=lambda self, data, size=None: None))",
     "cli('test', '--ckpt_path', saved(Net(scale=2.0)))",
     "cli('fit', '--ckpt_path', saved(Net(scale=2.0)), '--trainer.max_epochs=2')",
     "fit(returning(lambda m, o: {'optimizer': o, 'nope': 1}))",

@@ -36,11 +36,12 @@ def is_lightnings(trainer: TrainerAPI) -> bool:
 def without_uncalled(owner: T, stage: str | None) -> T:
     """Return the object with hooks that fit in place of those that are not called: no methods, and of other runs.
 
-    An attribute that is no method is passed over; a hook of another run may take any arguments.
+    An attribute that is no method is passed over; a hook of another run may take any arguments, and so may one for
+    loaders: where they are given it is not called, and where it is, Python says what is missing.
     """
     is_module = isinstance(owner, LightningModule)
     base: Any = LightningModule if is_module else Callback
-    others = {word for words in _WORDS.values() for word in words}.difference(_WORDS[stage or "fit"])
+    others = {word for words in _WORDS.values() for word in words}.difference(_WORDS[stage or "fit"]) | {"dataloader"}
     methods: dict[str, Callable[..., Any]] = {}
     for name in MODULE_HOOKS - {"forward", "training_step"} if is_module else CALLBACK_HOOKS:
         own, theirs = getattr(owner, name, None), getattr(base, name)
