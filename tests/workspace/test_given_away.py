@@ -14,9 +14,10 @@ GIVEN = [
     if group.startswith("names of ")
     for name, package in names.items()
 ]
+FORMER = [("lt_strategies.fsdp", name, "lt-parallel") for name in ("FSDP", "ModelParallel")]  # of lt_strategies
 
 
-@pytest.mark.parametrize(("place", "name", "package"), GIVEN)
+@pytest.mark.parametrize(("place", "name", "package"), GIVEN + FORMER)
 def test_a_name_is_found_where_it_was(place, name, package):
     assert getattr(import_module(place), name) is getattr(import_module(package.replace("-", "_")), name)
 
@@ -29,10 +30,11 @@ def test_without_the_package_that_has_them_each_error_names_it():
         "find = PathFinder.find_spec\n"
         f"gone = {sorted({package.replace('-', '_') for *_, package in GIVEN})!r}\n"
         "PathFinder.find_spec = classmethod(lambda cls, name, *a, **k: None if name in gone else find(name, *a, **k))\n"
-        f"for place, name, package in {GIVEN!r}:\n"
+        f"for place, name, package in {GIVEN + FORMER!r}:\n"
         "    try:\n"
         "        getattr(import_module(place), name)\n"
         "    except Exception as error:\n"
+        "        place = place.removesuffix('.fsdp')\n"
         "        assert f'{place}.{name} comes with {package}' in str(error), error\n"
         "    else:\n"
         "        raise AssertionError(name)\n"
