@@ -3,6 +3,7 @@
 import gc
 import re
 import time
+import traceback
 import warnings
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from lt_callbacks import EarlyStopping, ModelCheckpoint
-from lt_core import LightningModule
+from lt_core import Callback, LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
 from lt_parallel import FSDP
@@ -195,3 +196,29 @@ def test_what_all_ranks_find_is_said_once(tmp_path, capfd):
     out = capfd.readouterr().out
     assert out.count("Training ends after epoch 1: same did not get better") == 1
     assert "rank 1:" not in out
+
+
+class FitsInside(Callback):
+    """Fits in a hook of the fit around it, fails there, and goes on as if nothing had been."""
+
+    def __init__(self, hook, strategy):
+        self.strategy = strategy
+        setattr(self, hook, self.fit)
+
+    def fit(self, *_):
+        inner = Trainer(strategy=self.strategy(launcher="fork"), devices=2, max_epochs=1, **QUIET)
+        with pytest.raises(ArithmeticError):
+            inner.fit(Net(hook=lambda _: 1 // 0), DataLoader(Samples(), 5))
+
+
+@pytest.mark.ddp
+@pytest.mark.parametrize("strategy", [DDP, FSDP])
+@pytest.mark.parametrize("hook", ["on_train_epoch_start", "on_train_batch_start", "on_train_end"])
+def test_a_run_goes_no_further_where_the_error_of_one_in_its_hook_was_swallowed(strategy, hook):
+    inside = FitsInside(hook, strategy)
+    trainer = Trainer(strategy=strategy(launcher="fork"), devices=2, max_epochs=1, callbacks=[inside], **QUIET)
+    with pytest.raises(Exception, match=r".") as caught:
+        trainer.fit(Net(), DataLoader(Samples(), 5))
+    assert not isinstance(caught.value, AssertionError)
+    told = "".join(traceback.format_exception_only(caught.value))
+    assert "a run of this job failed before (ZeroDivisionError: integer division or modulo by zero)" in told

@@ -150,16 +150,15 @@ class Lsf(Environment):
     @classmethod
     def detect(cls) -> Self | None:
         there = _are_set("LSB_JOBID", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK")
-        if _taken() or not there or _number("JSM_NAMESPACE_SIZE") < 2:
+        if _taken() or not there or (world_size := _number("JSM_NAMESPACE_SIZE")) < 2:
             return None
-        hosts = _lsf_hosts()
-        world_size = _number("JSM_NAMESPACE_SIZE")
+        hosts, rank = _lsf_hosts(), _number("JSM_NAMESPACE_RANK")
         nodes = len(set(hosts))
         local_world_size = _number("JSM_NAMESPACE_LOCAL_SIZE", max(1, world_size // max(1, nodes)))
         return cls(
-            rank=_number("JSM_NAMESPACE_RANK"),
+            rank=rank,
             local_rank=_number("JSM_NAMESPACE_LOCAL_RANK"),
-            node_rank=_number("JSM_NAMESPACE_RANK") // local_world_size,
+            node_rank=rank // local_world_size,
             world_size=world_size,
             local_world_size=local_world_size,
             num_nodes=nodes,

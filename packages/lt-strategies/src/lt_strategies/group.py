@@ -79,7 +79,8 @@ class Group:
 
     @property
     def control(self) -> ProcessGroup:
-        assert self._control is not None, "this process has left the group"
+        if self._control is None:
+            raise _ended()
         return self._control
 
     def gather(self, mine: bytes) -> Any:
@@ -126,11 +127,7 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
     """
     global _group, _entered, _broken, _last_store
     if _broken == environment.rendezvous:  # a launcher that goes on in this process has them meet elsewhere
-        raise RankError(
-            "A run of this job has failed on this rank or on another one; its ranks cannot meet again. Start the "
-            "script again.",
-            code="LT715",
-        )
+        raise _ended()
     if not dist.is_initialized():
         leave_group()  # remains of a group that the user has destroyed
     if _group is None:
@@ -146,6 +143,14 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
             code="LT704",
         )
     return _group
+
+
+def _ended() -> RankError:
+    return RankError(
+        "A run of this job has failed on this rank or on another one; its ranks cannot meet again. Start the script "
+        "again.",
+        code="LT715",
+    )
 
 
 def last_store() -> Store | None:

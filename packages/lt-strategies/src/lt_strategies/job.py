@@ -207,6 +207,11 @@ class RankClient(Supervisor, Launcher):
             raise RankError(verdict.text, code="LT701") from None
         if report["consequence"] and (said := flight.differences(self._calls_of_all())):
             error.add_note(said)
+        if str(error) not in report["error"]:
+            error.add_note(
+                f"lt: a run of this job failed before ({report['error']}), and its error was caught: its ranks cannot "
+                "meet again. Let that error through."
+            )
         if self.world_size > 1:
             error.add_note(f"(rank {self.rank} of {self.world_size}, {report['place']})")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import io
 import multiprocessing
 import os
 import pickle
@@ -97,16 +96,14 @@ class SpawnLauncher(Launcher):
             try:
                 self._wait(watch)
             except BaseException:
-                for member in members.values():
-                    member.send(KILL)
+                forward(KILL, None)
                 raise
             finally:
                 for process in processes:
                     process.join()
         if not (Path(folder) / "result").exists():
             raise RankError("All ranks ended, but rank 0 left no result.", code="LT719")
-        result: RunResult = _load(Path(folder) / "result")
-        return result
+        return _load(Path(folder) / "result")  # type: ignore[no-any-return]
 
     def _wait(self, watch: Watch) -> None:
         interrupts, over = 0, False
@@ -225,7 +222,7 @@ def _save(path: Path, value: Any) -> None:
 
 def _load(path: Path) -> Any:
     """Read a rank's object from the job's folder, which only this user can write."""
-    return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=False)
+    return torch.load(path, map_location="cpu", weights_only=False)
 
 
 def _original(folder: Path, verdict: Verdict) -> BaseException:

@@ -208,5 +208,4 @@ class SelfWatch(RankClient):
 
 def _line(store: Store, rank: int) -> bytes:
     key = f"line/{rank}"
-    found: bytes = store.get(key) if store.check([key]) else b""
-    return found
+    return store.get(key) if store.check([key]) else b""

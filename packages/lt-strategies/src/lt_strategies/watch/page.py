@@ -97,11 +97,9 @@ def read_report(folder: Path, rank: int) -> dict[str, Any] | None:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the object in a file, or None where there is no whole one."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_text("utf-8"))  # type: ignore[no-any-return]
+    return None
 
 
 def save_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -38,7 +38,7 @@ class Child:
         return self._process.poll()
 
     def send(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, OSError):
+        with contextlib.suppress(OSError):
             self._process.send_signal(number)
 
 
@@ -57,7 +57,7 @@ class Script:
 
     def send(self, number: int) -> None:
         if not self._gone:
-            with contextlib.suppress(ProcessLookupError, OSError):
+            with contextlib.suppress(OSError):
                 os.kill(self._pid, number)
 
 
@@ -102,10 +102,9 @@ def _watch(watch: Watch) -> int:
 
 def _conclude(watch: Watch, verdict: Verdict) -> int:
     """Report the failure, unless rank 0 lives to report it, or has done so."""
-    rank_0_is_gone = watch.members[0].status() is not None
     own = read_report(watch.folder, 0)
     raised = own is not None and not own["error"].startswith("SystemExit")  # of which Python prints only the text
-    said = raised or (watch.folder / "heard").exists()
-    if rank_0_is_gone and not said and verdict.text != INTERRUPTED:
+    heard = watch.folder / "heard"
+    if not raised and watch.members[0].status() is not None and not heard.exists() and verdict.text != INTERRUPTED:
         report(verdict.text)
     return 1

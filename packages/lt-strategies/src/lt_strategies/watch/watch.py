@@ -166,12 +166,10 @@ class Watch:
         return self.page.read(rank).state in (RUNNING, STEPPING)
 
     def _died(self, rank: int, status: int | None) -> bool:
-        if status is None:
-            return False
-        if self._in_run(rank):
-            return True
+        if status is None or self._in_run(rank):
+            return status is not None
         # a status of the script's own (sys.exit) concerns the others only while they wait for this rank in a run
-        return status < 0 or (status > 0 and any(self._in_run(other) for other in self.members))
+        return status < 0 or (status > 0 and any(map(self._in_run, self.members)))
 
     def _judge_reports(self, reports: Mapping[int, dict[str, Any]]) -> Verdict:
         report = min(reports.values(), key=lambda report: float(report["time"]))
@@ -202,10 +200,9 @@ class Watch:
         if any(is_pipeline(dump, lines[rank].thread) for rank, dump in dumps.items()):
             return None  # the deadline of a step ends one that hangs
         stacks = _stacks(dumps, lines)
-        if set(stacks) != set(lines) or not all(map(waits_for_others, stacks.values())):
-            return None
-        if len(set(stacks.values())) < 2:
-            return None  # all in the same call: a device may be at work
+        calls = set(stacks.values())
+        if set(stacks) != set(lines) or not all(map(waits_for_others, calls)) or len(calls) < 2:
+            return None  # where all are in the same call, a device may be at work
         places = ", ".join(f"rank {rank} {line.place}" for rank, line in lines.items())
         head = (
             f"All ranks wait for one another, and none has done anything for {still(lines):g} s: {places}. They must "
