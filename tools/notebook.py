@@ -1,6 +1,6 @@
 """Execute a notebook from top to bottom, and print what its cells print.
 
-uv run --group examples python tools/notebook.py examples/notebook.ipynb
+uv run --group examples python tools/notebook.py examples/notebook.ipynb [EXECUTED]   writes it there with its outputs
 """
 
 import sys
@@ -20,6 +20,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": folder}})
         client.execute()
+    if sys.argv[2:]:
+        cast("Any", nbformat).write(notebook, sys.argv[2])
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             text = output.get("text") or output.get("data", {}).get("text/plain", "")

@@ -121,6 +121,49 @@ def test_the_notebook_runs(name, tmp_path):
     assert "cells" in run(tmp_path, str(ROOT / "tools" / "notebook.py"), str(EXAMPLES / name))
 
 
+DRAWN = """
+from lt_tuning.lr_finder import LearningRateCurve
+
+curve = LearningRateCurve("exponential", 1e-6, 1, 30)
+curve.results.update(lr=[curve.rate(i) for i in range(30)], loss=[1 / (i + 1) for i in range(30)])
+"""
+PICTURES = {  # cells, and how many pictures each leaves
+    DRAWN: 0,
+    "curve.plot()": 1,
+    "curve.plot(suggest=True, show=True)": 1,
+    "figure = curve.plot()": 1,
+    "figure": 1,
+    "figure = curve.plot()\nfigure.show()": 1,
+    "curve.plot()\nNone": 1,
+    "display(curve.plot())": 1,
+    "import pickle; pickle.dumps(figure)[:0]": 0,
+    "import matplotlib.pyplot as plt; axes = plt.subplots()[1]; curve.plot(ax=axes).axes[0].get_xscale()": 1,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("nbclient") is None, reason="needs nbclient, from the group `examples`")
+def test_a_notebook_shows_the_curve_of_a_finder_once_a_cell(tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in PICTURES])
+    nbclient.NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [sum("image/png" in output.get("data", {}) for output in cell.outputs) for cell in notebook.cells]
+    assert dict(zip(PICTURES, shown, strict=True)) == PICTURES
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("nbclient") is None, reason="needs nbclient, from the group `examples`")
+def test_an_executed_notebook_keeps_rows_and_curves_and_nothing_of_the_bar(tmp_path):
+    nbformat = pytest.importorskip("nbformat")
+    run(tmp_path, str(ROOT / "tools" / "notebook.py"), str(EXAMPLES / "notebook.ipynb"), "executed.ipynb")
+    cells = nbformat.read(tmp_path / "executed.ipynb", as_version=4).cells
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    told = "".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs)
+    assert all(f"Epoch {epoch}/4" in told for epoch in range(5))
+    assert "Output()" not in told
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1
+
+
 def test_every_example_is_run_here_and_is_short():
     assert {path.relative_to(EXAMPLES).as_posix() for path in SCRIPTS} == set(SAYS)
     long = {path.name: len(path.read_text("utf-8").splitlines()) for path in SCRIPTS}

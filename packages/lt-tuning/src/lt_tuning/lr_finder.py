@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from copy import copy
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 from torch.optim import Optimizer
@@ -71,6 +73,8 @@ class LearningRateCurve:
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots() if ax is None else (ax.figure, ax)
+        if ax is None and "inline" in plt.get_backend():
+            vars(figure)["_ipython_display_"] = partial(_once_a_cell, figure, [])
         axes.plot(self.results["lr"], self.results["loss"])
         if self.mode == "exponential":
             axes.set_xscale("log")
@@ -92,6 +96,16 @@ class LearningRateCurve:
         width = min(max(len(losses) // 10, 1), len(kept) - 1)
         falls = [losses[kept[i + width]] - losses[kept[i]] for i in range(len(kept) - width)]
         return kept[falls.index(min(falls))]
+
+
+def _once_a_cell(figure: Any, cells: list[int]) -> None:
+    """Show a figure in a notebook: as the value of a cell, or as pyplot does at its end, but not twice in one cell."""
+    cell = import_module("IPython").get_ipython().execution_count
+    if cell not in cells:
+        cells.append(cell)
+        hook = vars(figure).pop("_ipython_display_")
+        import_module("IPython.display").display(figure)
+        vars(figure)["_ipython_display_"] = hook
 
 
 class LearningRateFinder(Callback):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lt_callbacks.progress.history import History
@@ -17,7 +17,7 @@ from lt_core.terminal import LossyStream
 from lt_core.trainer import TrainerAPI
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn, Task, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
 
 __all__ = ["RichProgressBar", "RichProgressBarTheme"]
 
@@ -99,17 +99,12 @@ class RichProgressBar(ProgressBar):
 
     def configure_columns(self, trainer: TrainerAPI) -> list[ProgressColumn]:
         """Return the columns; a task's ``fields`` hold ``count``, ``times``, ``speed`` and ``metrics`` as text."""
-        from rich.progress import BarColumn, TextColumn
+        from rich.progress import BarColumn
         from rich.table import Column
 
         theme = self.theme
         return [
-            TextColumn(
-                "{task.description}",
-                style=theme.description or "none",
-                markup=False,  # a bracket that is no style's would end the training
-                table_column=Column(no_wrap=True),
-            ),
+            _text("description", theme.description),
             BarColumn(
                 bar_width=None,
                 table_column=Column(ratio=1),
@@ -117,10 +112,10 @@ class RichProgressBar(ProgressBar):
                 finished_style=theme.progress_bar_finished,
                 pulse_style=theme.progress_bar_pulse,
             ),
-            _field("count", theme.batch_progress),
-            _field("times", theme.time),
-            _field("speed", theme.processing_speed),
-            _field("metrics", theme.metrics),
+            _text("fields[count]", theme.batch_progress),
+            _text("fields[times]", theme.time),
+            _text("fields[speed]", theme.processing_speed),
+            _text("fields[metrics]", theme.metrics),
         ]
 
 
@@ -134,6 +129,7 @@ class RichDisplay(Display):
         self._tasks: dict[str, TaskID] = {}
         self._shown: dict[str, Phase] = {}
         self._history = History()
+        self._cell: Any = None  # the place of the bars in a notebook
         self._moved: list[tuple[logging.StreamHandler[Any], Any]] = []
 
     def interval(self, phase: Phase) -> float:
@@ -147,7 +143,7 @@ class RichDisplay(Display):
         if not self._progress.live.is_started:
             self._lt_start()
         if task is None:
-            task = self._tasks[slot] = self._progress.add_task("", total=None)
+            task = self._tasks[slot] = self._progress.add_task("", total=None, count="", times="", speed="", metrics="")
         self._shown[slot] = phase
         theme, room = self._theme, self._progress.console.width - _LEAST_BAR
         room -= len(f"{phase.label} {phase.count} {phase.times} {phase.speed} {phase.postfix} ")
@@ -202,15 +198,17 @@ class RichDisplay(Display):
         for handler, stream in self._moved:
             handler.setStream(stream)
         self._moved = []
-        live = self._progress.live
-        if erased and live.ipy_widget is not None:
-            live.ipy_widget.clear_output()  # a saved notebook would keep what was drawn last
-        live.transient = erased and live.ipy_widget is None
-        live.stop()
+        if self._cell:  # a saved notebook, which has no widgets, would show "Output()"
+            self._cell.update({} if erased else self._progress, raw=erased)
+        self._progress.live.transient = erased
+        self._progress.stop()
 
     def _lt_start(self) -> None:
         """Print and log above the bar."""
         before = sys.stdout, sys.stderr
+        if self._progress.console.is_jupyter:
+            self._progress.live.ipy_widget = widget = import_module("ipywidgets").Output()
+            self._cell = import_module("IPython.display").display(widget, display_id=True)
         self._progress.start()
         for old, new in zip(before, (sys.stdout, sys.stderr), strict=True):
             for logger in [logging.root, *logging.root.manager.loggerDict.values()]:
@@ -220,11 +218,9 @@ class RichDisplay(Display):
                         self._moved.append((handler, old))
 
 
-def _field(name: str, style: str) -> ProgressColumn:
-    from rich.progress import ProgressColumn
+def _text(member: str, style: str) -> ProgressColumn:
+    from rich.progress import TextColumn
     from rich.table import Column
-    from rich.text import Text
 
-    render: Callable[[ProgressColumn, Task], Text] = lambda _, task: Text(task.fields.get(name, ""), style=style)  # noqa: E731
-    kind = type(f"{name.title()}Column", (ProgressColumn,), {"render": render})
-    return kind(table_column=Column(no_wrap=True))  # type: ignore[no-any-return]
+    # markup: a bracket that is no style's would end the training
+    return TextColumn(f"{{task.{member}}}", style=style, markup=False, table_column=Column(no_wrap=True))
