@@ -12,12 +12,13 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import torch
-from yucca.pipeline.managers import YuccaManager
-from yucca.pipeline.run import run_preprocessing, run_task_conversion, run_training
 
 if __name__ == "__main__":
     for name in ("SOURCE", "RAW_DATA", "PREPROCESSED_DATA", "MODELS", "RESULTS"):
         os.environ[f"YUCCA_{name}"] = str(Path(name.lower()).absolute())
+    from yucca.pipeline.managers import YuccaManager
+    from yucca.pipeline.run import run_preprocessing, run_task_conversion, run_training
+
     draws = np.random.default_rng(0)
     for kind in ("images", "labels"):
         Path("source/dataset_test0", f"all_{kind}").mkdir(parents=True)
