@@ -32,20 +32,46 @@ def test_a_look_at_the_generators_sees_each_draw_and_changes_nothing(draw, fast,
         before = after
 
 
+CHANGES = {
+    **DRAWS,
+    "python, seeded": lambda: random.seed(random.randrange(99)),
+    "numpy, seeded": lambda: np.random.seed(np.random.randint(99)),
+    "numpy, put back": lambda: np.random.set_state(np.random.get_state()),
+    "numpy, a state of its own": lambda: np.random.set_state(("MT19937", np.arange(624), 7, 1, 0.5)),
+    "nothing": lambda: None,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_state_is_the_present_one_whatever_was_kept_of_the_last(change):
+    for _ in range(3):
+        change()
+        kept, plain = generators.host_state(), np.random.get_state()
+        _, key, *rest = plain
+        assert kept[0] == bytes(torch.get_rng_state().tolist())
+        assert (*generators.array("I", kept[1]), kept[2]) == (*random.getstate()[1], random.getstate()[2])
+        assert (kept[3], list(kept[4])) == (key.tobytes(), rest)
+        expected = random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn(), float(torch.rand(1))
+        generators.set_host_state(kept)
+        again = random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn(), float(torch.rand(1))
+        assert again == expected
+
+
 def test_a_worker_makes_a_state_only_where_something_was_drawn(monkeypatch):
-    made, state, drawing = [], generators.host_state, [False]
+    made, whole, drawing = [], random.getstate, [False]
 
     def collate(samples):
         if drawing[0]:
             random.random()
         return samples
 
-    monkeypatch.setattr(workers, "host_state", lambda: made.append(1) or state())
+    monkeypatch.setattr(random, "getstate", lambda: made.append(1) or whole())
     monkeypatch.setattr(workers, "get_worker_info", lambda: SimpleNamespace(id=0, dataset=[1, 2]))
     traveling = workers.Traveling(collate, None)
+    random.random()
     first, second = traveling([1]), traveling([2])
     drawing[0] = True
     third = traveling([3])
-    assert first[2][0] != third[2][0] == state()
+    assert first[2][0] != third[2][0] == generators.host_state()
     assert second[2] is None
     assert len(made) == 2

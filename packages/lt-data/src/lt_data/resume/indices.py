@@ -110,9 +110,9 @@ class Watched:
 
     def go_on(self) -> Iterator[Any]:
         """Ask a sampler that lasts longer than an epoch for its iterator again, as a loop does; return the rest."""
-        before, state = probe(), host_state()
+        state = host_state()
         self._live = iter(self.sampler)
-        self.turns[self.drawn] = state if probe() != before else None
+        self.turns[self.drawn] = state if host_state() != state else None
         return self._hand_on(self._live)
 
     def rest(self) -> Iterator[Any]:
