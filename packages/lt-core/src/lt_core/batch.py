@@ -72,10 +72,10 @@ def batch_size_of(batch: Any, *, sampled_size: Callable[[], int | None] = lambda
     Where tensors disagree, or there are none, ``sampled_size`` is asked. Where it returns None, the first tensor
     counts, and one warning (LT510) says which, unless ``warns`` is False.
     """
-    if isinstance(batch, Tensor):
-        return batch.shape[0] if batch.dim() else 1
     if (common := _shared_size(batch)) is not None:
         return common
+    if isinstance(batch, Tensor):
+        return batch.shape[0] if batch.dim() else 1
     given = getattr(batch, "batch_size", None)
     if isinstance(given, int) and not isinstance(given, bool):
         return given
@@ -101,11 +101,11 @@ def _shared_size(batch: Any) -> int | None:
     if kind is not list and kind is not tuple and kind is not dict:
         return None
     for item in batch.values() if kind is dict else batch:
-        if item.__class__ is not Tensor or not item.ndim:
+        if item.__class__ is not Tensor or not (shape := item.shape):
             return None
         if size is None:
-            size = item.shape[0]
-        elif item.shape[0] != size:
+            size = shape[0]
+        elif shape[0] != size:
             return None
     return size
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling, is_dynamo_compiling
 from torch.optim import Optimizer
 
 from lt_core.data import DataSource
@@ -187,14 +188,14 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
         )
         recorder: Recorder | None = self.__dict__.get("_lt_recorder")
         if recorder is None or (rank_zero_only and recorder.rank):
-            if recorder is None and not torch.compiler.is_compiling():
+            if recorder is None and not is_compiling():
                 warn(
                     f"self.log({name!r}, ...) outside of a Trainer's run: nothing is logged. Have the step called "
                     "by trainer.fit, validate, test or predict.",
                     code="LT528",
                 )
             return
-        if torch.compiler.is_dynamo_compiling():
+        if is_dynamo_compiling():
             from lt_core.logging.compiled import log_from_the_graph
 
             log_from_the_graph(recorder, name, value, given, batch_size)

@@ -78,6 +78,8 @@ class RunRecorder(Recorder):
     def enter(self, phase: str, loader_idx: int | None = None, feed: Feed | None = None) -> None:
         """Say which hooks run next; ``loader_idx`` where there are several loaders, ``feed`` in hooks of batches."""
         self.phase, self.loader_idx, self._feed, self._by_sampler = phase, loader_idx, feed, None
+        if not phase.endswith("_batch"):
+            self.batch = Size(1)
         self._send_to(None if self.deferred is DROPPED else self.deferred)
 
     def _send_to(self, calls: list[Any] | None) -> None:
@@ -274,15 +276,17 @@ class RunRecorder(Recorder):
 
     def size(self) -> int:
         """Return the number of samples in the present batch, worked out once for each; 1 in hooks of no batch."""
-        if not self.phase.endswith("_batch"):
-            return 1
-        if self.batch.__class__ is not Size:
-            size, sampled = batch_size_of(self.batch, sampled_size=self._sampled), self._sampled
-            if self._by_sampler is None:  # the first batch tells for all of the phase
-                told = sampled()
-                self._by_sampler = told is not None and told != size and counts(self.batch, told)
-            self.batch = Size((sampled() or size) if self._by_sampler else size)
-        return int(self.batch)
+        batch = self.batch
+        if batch.__class__ is not Size:
+            size = batch_size_of(batch, sampled_size=self._sampled)
+            if self._by_sampler is not False:
+                told = self._sampled()
+                if self._by_sampler is None:  # the first batch tells for all of the phase
+                    self._by_sampler = told is not None and told != size and counts(batch, told)
+                if self._by_sampler:
+                    size = told or size
+            batch = self.batch = Size(size)
+        return int(batch)
 
     def _sampled(self) -> int | None:
         return None if self._feed is None else self._feed.batch_size

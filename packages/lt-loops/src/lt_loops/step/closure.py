@@ -1,7 +1,8 @@
 """Windows whose step runs inside a closure: optimizers that take one, and modules with their own ``optimizer_step``."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,69 +24,67 @@ _NO_BATCH = object()
 class ClosureWindow(Window):
     """A window whose last micro-batch goes through ``optimizer_step(..., closure)``, hooks and clipping inside it."""
 
+    value: Tensor | None = None
+
     def __init__(self, run: Run, plan: Plan, direct: bool) -> None:
         super().__init__(run, plan, direct)
         self.optimizer = plan.optimizers[0]
         self.proxy = LightningOptimizer(self.optimizer, self._take_step, self._toggled)
-        self.stepped: list[bool] = []
-        self.value: Tensor | None = None
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run one micro-batch, inside the closure where it is a window's last; return the training step's output."""
-        position, ended = self.position, batch is _NO_BATCH
-        whole = position.micro == 0
-        if whole:
-            self._begin(index)
-        if not ended and not self._is_last(index):
-            with self.strategy.accumulating(self.model, False) if self.syncs else nullcontext():
-                output = self._micro(batch, index)
-            self._note(output)
-            position.micro += 1
-            self.training.partial = False
-            return output
-        calls, output = 0, None
-
-        @torch.enable_grad()  # the step may be under no_grad, and call the closure there
-        def closure() -> Tensor | None:
-            nonlocal calls, output
-            if calls and not whole:
-                raise HookError(
-                    "The closure was called twice in one step, which accumulate_grad_batches > 1 cannot repeat "
-                    "exactly. Take accumulate_grad_batches=1.",
-                    code="LT305",
-                )
-            if calls:  # LBFGS evaluates the batch again: its loss counts once
-                self.pending.begin(1.0)
-            calls += 1
-            if not ended:
-                output = self._micro(batch, index)
-                self._note(output)
-            self._average()
-            self._prepare(self.optimizer)
-            return self.value
-
-        self.stepped = []
+        position = self.position
+        if batch is not _NO_BATCH:
+            if not self._is_last(index):
+                return self._note(super().run_batch(batch, index))
+            if position.micro == 0:
+                self._begin(index)
+            self.unreduced = False  # the last backward reduces the whole window's
+        self._calls, self.stepped, self._output = 0, False, None
+        closure = partial(self._evaluate, batch, index)  # a function with a decorator would cost 4 µs in each batch
         if self.hooked_step:
             with _steps_seen() as seen:
                 self.step_hook(position.epoch, index, self.proxy, closure)
-            self.stepped = self.stepped or [bool(seen)]
+            self.stepped |= bool(seen)
         else:
             self._take_step(self.optimizer, closure)
-        if not calls:
+        if not self._calls:
             raise HookError(
                 f"{type(self.module).__name__}.optimizer_step did not call its closure, so nothing was computed. "
                 "Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
                 code="LT305",
             )
         position.micro, self.training.partial = 0, False
-        if any(self.stepped):
+        if self.stepped:
             self.training.stepped()
+        output, self._output = self._output, None
         return output
 
-    def _note(self, output: Any) -> None:
+    def _evaluate(self, batch: Any, index: int) -> Tensor | None:
+        """Compute the gradients that a step is taken by; return the loss."""
+        if not torch.is_grad_enabled():  # the step may be under no_grad, and call the closure there
+            with torch.enable_grad():
+                return self._evaluate(batch, index)
+        if self._calls:
+            if self.position.micro:
+                raise HookError(
+                    "The closure was called twice in one step, which accumulate_grad_batches > 1 cannot repeat "
+                    "exactly. Take accumulate_grad_batches=1.",
+                    code="LT305",
+                )
+            self.pending.begin(1.0)  # LBFGS evaluates the batch again: its loss counts once
+        self._calls += 1
+        if batch is not _NO_BATCH:
+            self._output = self._note(self._micro(batch, index))
+        self._average()
+        self._prepare(self.optimizer)
+        return self.value
+
+    def _note(self, output: Any) -> Any:
         """Keep the loss that the closure returns."""
-        loss, _ = loss_and_weight(output)
+        loss = output if output.__class__ is Tensor else loss_and_weight(output)[0]
         self.value = None if loss is None else loss.detach()
+        return output
 
     def _finish(self, index: int) -> None:
         """Step by the gradients of a window that the end of the data cut short: its batches are computed."""
@@ -98,10 +97,10 @@ class ClosureWindow(Window):
             closure()  # the scaler must see the gradients before it decides on the step
             closure = None
         if closure is None or self.plan.apply is not None:
-            self.stepped.append(self.plan.take_step(optimizer, closure, **arguments))
+            self.stepped |= self.plan.take_step(optimizer, closure, **arguments)
         else:  # directly: this closure is the way to the user's training_step
             optimizer.step(closure=closure, **arguments)
-            self.stepped.append(True)
+            self.stepped = True
         return self.value
 
     def _prepare(self, optimizer: Optimizer) -> None:

@@ -9,15 +9,12 @@ from lt_loops.logging.recorder import RunRecorder
 
 def log_when_done(step: Callable[..., Any], recorder: RunRecorder) -> Callable[..., Any]:
     """Return a compiled ``step`` that makes its calls of ``self.log`` when it is done: none breaks its graph."""
-    deferred: list[Any] = []
 
     def logging_step(*args: Any, **kwargs: Any) -> Any:
+        deferred: list[Any] = []
         outer, recorder.deferred = recorder.deferred, deferred  # a capture of the compiled step defers them once more
         try:
             output = step(*args, **kwargs)
-        except BaseException:
-            deferred.clear()
-            raise
         finally:
             recorder.deferred = outer
         for name, value, given, batch_size in deferred:
@@ -26,7 +23,6 @@ def log_when_done(step: Callable[..., Any], recorder: RunRecorder) -> Callable[.
             if slot is None or slot.given != given:
                 slot = recorder.resolve(name, Given(*given), batch_size)
             slot.add(value, batch_size)
-        deferred.clear()
         return output
 
     return logging_step
