@@ -182,7 +182,7 @@ def be_a_rank(folder: Path, delays: list[float]) -> None:
         net = Net(lambda: notes.append(now()), log=log)
         train, val = (DataLoader(data, batch_size=2) for _ in range(2))
         trainer = pl.Trainer(strategy=strategy, **here, **{**off, "limit_train_batches": batches, **arguments})
-        trainer.strategy.barrier() if trainer.strategy._group else None
+        trainer.strategy.barrier() if trainer.strategy._lt_group else None
         notes.append(now())
         trainer.fit(net, train, val if arguments.get("val_check_interval") else None)
         notes.append(now())

@@ -309,13 +309,13 @@ def parsers():
 @pytest.mark.parametrize("command", TRAINING)
 def test_the_page_shows_the_arguments_that_the_parser_takes(parsers, command):
     shown = {row.flag for row in outline(command)[1]}
-    assert shown - {"--link"} == {row.flag for row in parsers[command]._rows()} | {"--print_config"}
+    assert shown - {"--link"} == {row.flag for row in parsers[command]._lt_rows()} | {"--print_config"}
 
 
 @pytest.mark.parametrize("name", [name for name, argument in ARGUMENTS.items() if argument.parameter])
 def test_an_argument_is_shown_as_the_table_of_the_trainer_has_it(parsers, name):
     (row,) = [row for row in outline("fit")[1] if row.flag == f"--trainer.{name}"]
-    (parsed,) = [each for each in parsers["fit"]._rows() if each.flag == row.flag]
+    (parsed,) = [each for each in parsers["fit"]._lt_rows() if each.flag == row.flag]
     said = re.search(rf"^    {name}: (.*(?:\n        .*)*)", inspect.getdoc(Trainer), re.MULTILINE)[1]
     assert plain(row.doc) == plain(parsed.doc) == plain(said)
     default = getattr(Settings(), name)

@@ -202,7 +202,7 @@ NEEDS_CONTEXT = pytest.mark.skipif(not CONTEXT, reason="needs a newer torch")
 )
 def test_one_process_goes_on_from_the_checkpoint_of_a_mesh_under_the_same_name(tmp_path, make, strategy):
     expected = metrics_on_mesh(make, tmp_path / "whole", 2, 12)
-    mesh = strategy._asked
+    mesh = strategy._lt_asked
     devices, parts = math.prod(mesh.values()), mesh.get("data_shard", 1)
     metrics_on_mesh(make, tmp_path / "part", 1, 12 // parts, devices=devices, strategy=strategy)
     path = tmp_path / "part" / "x.ckpt"

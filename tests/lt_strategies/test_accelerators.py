@@ -216,7 +216,7 @@ def test_which_gradients_there_are_is_said_on_the_cpu_so_that_no_device_is_waite
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda tensor, **named: reduced.append(tensor.device.type))
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda ranks: 2)
     strategy, param = DDP(), torch.nn.Parameter(torch.ones(3, device="meta"))
-    strategy._group = SimpleNamespace(control=SimpleNamespace(_device_types=[torch.device("cpu")]))
+    strategy._lt_group = SimpleNamespace(control=SimpleNamespace(_device_types=[torch.device("cpu")]))
     param.grad = torch.ones_like(param)
     strategy.reduce_gradients([param])
     assert reduced == ["cpu", "meta"]
@@ -228,7 +228,7 @@ def test_what_ranks_gather_crosses_by_the_cpu_and_not_to_the_gpu_of_the_sender_s
     with monkeypatch.context() as on_gpu:
         on_gpu.setattr(torch.Tensor, "cpu", lambda tensor: brought.append(tensor.shape) or tensor)
         on_gpu.setattr(torch.Tensor, "device", property(lambda tensor: strategy.device), raising=False)
-        on_gpu.setattr(strategy, "_exchange", lambda call, given: [given])
+        on_gpu.setattr(strategy, "_lt_exchange", lambda call, given: [given])
         (found,) = strategy.gather_objects({"outputs": [[mine], [mine]]})
     assert brought == [mine.shape]
     assert torch.equal(found["outputs"][1][0], mine)

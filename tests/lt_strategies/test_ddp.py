@@ -103,7 +103,7 @@ def facts_of_missing(strategy):
         for _ in range(2):
             strategy.backward(step(batch_of(strategy.rank), False))
     except RuntimeError as error:
-        strategy._name_unused(error)
+        strategy._lt_name_unused(error)
         return error.__notes__
     return []
 

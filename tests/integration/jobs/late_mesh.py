@@ -51,7 +51,7 @@ def drawn(rank):
     with fake_group(rank, 4, HashStore()):
         strategy.open()
         strategy.broadcast = lambda value: capture_generators()  # rank 0 has the same seed
-        strategy._agree_on_random_numbers()
+        strategy._lt_agree_on_random_numbers()
         late.machine.begin([False])
         part = torch.ones(4, device=late.DEVICE)
         spread = DTensor.from_local(part, strategy.device_mesh["tensor"], [Shard(0)], run_check=False)

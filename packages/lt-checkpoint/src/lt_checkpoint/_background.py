@@ -34,12 +34,12 @@ class AsyncCheckpointIO(Wrapping):
         checkpoint_io: writes and reads; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
     """
 
-    _errors: list[tuple[str, Exception]]
-    _held: int
+    _lt_errors: list[tuple[str, Exception]]
+    _lt_held: int
 
     def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
         super().__init__(checkpoint_io)
-        self._reset()
+        self._lt_reset()
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         """Copy ``checkpoint`` and return; the file comes later. Waits for the save before, raises no error of it."""
@@ -52,30 +52,30 @@ class AsyncCheckpointIO(Wrapping):
     def begin(self, path: StrPath, size: int) -> bool:
         """Wait for the save before, and return whether there is memory for a copy of the next one, ``size`` bytes."""
         self.settle()
-        self._save_failed = False
+        self._lt_save_failed = False
         free = available_memory()
-        fits = size <= self._held or free is None or size - self._held <= MEMORY_SHARE * free
+        fits = size <= self._lt_held or free is None or size - self._lt_held <= MEMORY_SHARE * free
         if not fits and free is not None:
             warn(
                 f"{path}: a copy of {size / 2**20:.0f} MiB does not fit the {free / 2**20:.0f} MiB of free memory, "
                 "so training waits until it is written.",
                 code="LT654",
             )
-            self._copies.release()
-        self._held = size if fits else 0
+            self._lt_copies.release()
+        self._lt_held = size if fits else 0
         return fits
 
     def copied(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of ``tree`` in buffers that are kept; it lives until the next call."""
-        return self._copies.take(tree)
+        return self._lt_copies.take(tree)
 
     def later(self, path: StrPath, write: Callable[[], object]) -> None:
         """Have the thread call ``write``; its exception is the failure of the save of ``path``."""
-        self._queue(path, write, saves=True)
+        self._lt_queue(path, write, saves=True)
 
     def afterwards(self, act: Callable[..., None], *args: Any) -> None:
         """Have the thread call ``act(*args)`` when the saves before are complete; not if the last of them failed."""
-        self._queue(args[-1], partial(act, *args), saves=False)
+        self._lt_queue(args[-1], partial(act, *args), saves=False)
 
     def remove_checkpoint(self, path: StrPath) -> None:
         """Delete the checkpoint at ``path`` when the saves before are complete; not if the last of them failed."""
@@ -93,8 +93,8 @@ class AsyncCheckpointIO(Wrapping):
         """Return when all is written; raise the first failure since the last call, with the others as notes."""
         self.settle()
         self.io.wait()
-        errors = [error for _, error in self._errors]
-        self._errors, self._save_failed = [], False
+        errors = [error for _, error in self._lt_errors]
+        self._lt_errors, self._lt_save_failed = [], False
         if errors:
             for further in errors[1:]:
                 errors[0].add_note(str(further))
@@ -102,13 +102,13 @@ class AsyncCheckpointIO(Wrapping):
 
     def is_writing(self) -> bool:
         """Return whether the thread has something left to do."""
-        return self._process == os.getpid() and not all(job.done() for job in self._jobs)
+        return self._lt_process == os.getpid() and not all(job.done() for job in self._lt_jobs)
 
     def failures(self) -> dict[str, Exception]:
         """Wait, and return the failures since the last call or :meth:`wait`, by path."""
         self.settle()
-        found = {**self.io.failures(), **dict(self._errors)}
-        self._errors, self._save_failed = [], False
+        found = {**self.io.failures(), **dict(self._lt_errors)}
+        self._lt_errors, self._lt_save_failed = [], False
         return found
 
     def teardown(self) -> None:
@@ -116,10 +116,10 @@ class AsyncCheckpointIO(Wrapping):
         try:
             self.wait()
         finally:
-            if self._pool is not None:
-                self._pool.shutdown()
-            self._copies.release()
-            self._reset()
+            if self._lt_pool is not None:
+                self._lt_pool.shutdown()
+            self._lt_copies.release()
+            self._lt_reset()
             self.io.teardown()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,39 +128,39 @@ class AsyncCheckpointIO(Wrapping):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.io = state["io"]
-        self._reset()
+        self._lt_reset()
 
-    def _reset(self) -> None:
-        self._copies = HostCopies()
-        self._held = 0
-        self._pool: ThreadPoolExecutor | None = None
-        self._process = os.getpid()
-        self._jobs: list[Future[None]] = []
-        self._errors = []
-        self._save_failed = False
+    def _lt_reset(self) -> None:
+        self._lt_copies = HostCopies()
+        self._lt_held = 0
+        self._lt_pool: ThreadPoolExecutor | None = None
+        self._lt_process = os.getpid()
+        self._lt_jobs: list[Future[None]] = []
+        self._lt_errors = []
+        self._lt_save_failed = False
 
-    def _queue(self, path: StrPath, act: Callable[[], object], *, saves: bool) -> None:
+    def _lt_queue(self, path: StrPath, act: Callable[[], object], *, saves: bool) -> None:
         # one thread, so that a file is complete before its link, and new files come before old ones go
-        self._pool = self._pool or ThreadPoolExecutor(1, "lt-checkpoint")
-        self._jobs.append(self._pool.submit(self._do, path, act, saves))
+        self._lt_pool = self._lt_pool or ThreadPoolExecutor(1, "lt-checkpoint")
+        self._lt_jobs.append(self._lt_pool.submit(self._lt_do, path, act, saves))
 
-    def _do(self, path: StrPath, act: Callable[[], object], saves: bool) -> None:
+    def _lt_do(self, path: StrPath, act: Callable[[], object], saves: bool) -> None:
         # after a failed save the older file may be the only one: no link is moved and nothing deleted
-        if self._save_failed and not saves:
+        if self._lt_save_failed and not saves:
             return
         try:
             act()
         except Exception as error:
-            self._save_failed |= saves
-            self._errors.append((str(path), error))
+            self._lt_save_failed |= saves
+            self._lt_errors.append((str(path), error))
 
     def settle(self) -> None:
         """Wait for all jobs; their errors stay for :meth:`wait`."""
-        if self._process != os.getpid():
-            self._reset()  # a forked child: the thread is its parent's
-        for job in self._jobs:
+        if self._lt_process != os.getpid():
+            self._lt_reset()  # a forked child: the thread is its parent's
+        for job in self._lt_jobs:
             job.result()
-        self._jobs.clear()
+        self._lt_jobs.clear()
 
 
 def available_memory() -> int | None:

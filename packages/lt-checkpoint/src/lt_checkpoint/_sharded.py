@@ -192,15 +192,15 @@ class _Beside(Ranks):
     """
 
     def __init__(self, ranks: Ranks, group: Any) -> None:
-        self.environment, self._group = ranks.environment, group
+        self.environment, self._lt_group = ranks.environment, group
 
     @property
     def world_size(self) -> int:
-        return dist.get_world_size(self._group)
+        return dist.get_world_size(self._lt_group)
 
     def gather_objects(self, value: Any) -> list[Any]:
         found: list[Any] = [None] * self.world_size
-        dist.all_gather_object(found, value, group=self._group)
+        dist.all_gather_object(found, value, group=self._lt_group)
         return found
 
 

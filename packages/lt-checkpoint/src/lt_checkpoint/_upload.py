@@ -120,12 +120,12 @@ class _Uploads:
 
     def _start(self) -> None:
         self._url, self._keep, self._retries, self._pause, self._options = self._settings
-        self._jobs: dict[str, IO[bytes] | None] = {}  # files to be uploaded, by URL; None: to be deleted
+        self._lt_jobs: dict[str, IO[bytes] | None] = {}  # files to be uploaded, by URL; None: to be deleted
         self._there: list[str] = []  # uploaded and counted, the oldest first
         self._source: dict[str, str] = {}  # of which file here each URL is
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._process = os.getpid()
+        self._lt_process = os.getpid()
         self._failed = False
 
     def add(self, path: StrPath, *, counts: bool = True) -> None:
@@ -148,7 +148,7 @@ class _Uploads:
 
     def finish(self) -> None:
         """Return when the queue is empty."""
-        thread = self._thread if self._process == os.getpid() else None
+        thread = self._thread if self._lt_process == os.getpid() else None
         if thread is not None:
             thread.join()
 
@@ -157,11 +157,11 @@ class _Uploads:
 
     def _put(self, url: str, file: IO[bytes] | None) -> None:
         """Add a job, in place of an older one for the same URL."""
-        if self._process != os.getpid():
+        if self._lt_process != os.getpid():
             self._start()  # a forked child: the thread is its parent's
         with self._lock:
-            _close(self._jobs.pop(url, None))
-            self._jobs[url] = file
+            _close(self._lt_jobs.pop(url, None))
+            self._lt_jobs[url] = file
             if self._thread is None:
                 # no daemon: Python waits at its end until all is uploaded
                 self._thread = threading.Thread(target=self._work, name="lt-upload")
@@ -170,18 +170,18 @@ class _Uploads:
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._jobs:
+                if not self._lt_jobs:
                     self._thread = None
                     return
                 # nothing is deleted before a newer file has arrived
-                url = next((url for url, file in self._jobs.items() if file is not None), next(iter(self._jobs)))
-                file = self._jobs.pop(url)
+                url = next((url for url, file in self._lt_jobs.items() if file is not None), next(iter(self._lt_jobs)))
+                file = self._lt_jobs.pop(url)
             try:
-                self._do(url, file)
+                self._lt_do(url, file)
             finally:
                 _close(file)
 
-    def _do(self, url: str, file: IO[bytes] | None) -> None:
+    def _lt_do(self, url: str, file: IO[bytes] | None) -> None:
         if file is None and self._failed:
             return  # nothing old goes before the new is there
         error = self._tried(url, file)

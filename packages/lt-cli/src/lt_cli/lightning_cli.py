@@ -109,7 +109,7 @@ class LightningCLI:
         self._set_seed()
         path = self.subcommand and self._get(self.config, "ckpt_path")
         if path and Path(path).is_file():
-            take_saved(self._config_of(self.config, self.subcommand), self._unwritten(), path)
+            take_saved(self._lt_config_of(self.config, self.subcommand), self._lt_unwritten(), path)
         self.before_instantiate_classes()
         self.instantiate_classes()
         self.after_instantiate_classes()
@@ -184,14 +184,14 @@ class LightningCLI:
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Set :attr:`config` from ``args``, or from the command line of this process."""
-        self._given: Any = None
+        self._lt_given: Any = None
         if isinstance(args, dict | Namespace):
-            self._given = args
+            self._lt_given = args
             parser.args, parser.given = [], args if isinstance(args, dict) else args.as_dict()
             self.config = parser.parse_object(args)
             return
         words = list(sys.argv[1:] if args is None else args)
-        if asked := plugin_page(words) or self._built_later_page(words):
+        if asked := plugin_page(words) or self._lt_built_later_page(words):
             print(asked, end="")
             raise SystemExit(0)
         spelt = spell_out_plugins(words)
@@ -199,7 +199,7 @@ class LightningCLI:
         self.config = parser.parse_args(spelt)
 
     @staticmethod
-    def _built_later_page(words: list[str]) -> str:
+    def _lt_built_later_page(words: list[str]) -> str:
         """Return the list for ``--optimizer.help`` and ``--lr_scheduler.help`` where no class follows."""
         kinds: dict[str, type] = {"--optimizer.help": Optimizer, "--lr_scheduler.help": LRScheduler}
         for word, following in zip(words, [*words[1:], "--"], strict=False):
@@ -231,7 +231,7 @@ class LightningCLI:
         self.datamodule: Any = self._get(self.config_init, "data")
         self.model: Any = self._get(self.config_init, "model")
         if self.auto_configure_optimizers:
-            config = self._config_of(self.config, self.subcommand)
+            config = self._lt_config_of(self.config, self.subcommand)
             give_optimizers(self._parser(self.subcommand), config, self.model, self.configure_optimizers)
         self.trainer: Any = self.instantiate_trainer()
 
@@ -270,21 +270,21 @@ class LightningCLI:
             if not parser.lr_scheduler_args:
                 parser.add_lr_scheduler_args()
         self.link_optimizers_and_lr_schedulers(parser)
-        parser.of_commands = self._arguments_of_commands()
+        parser.of_commands = self._lt_arguments_of_commands()
 
     def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: Any) -> None:
         subcommands = parser.add_subcommands()
         for name in self.subcommands():
-            doc = (getattr(self._trainer_type, name).__doc__ or "").strip()
+            doc = (getattr(self._lt_trainer_type, name).__doc__ or "").strip()
             summary = doc.splitlines()[0].replace("``", "") if doc else None
             options = {"description": summary, "usage": _USAGE, **kwargs.get(name, {})}
-            subparser = self._prepare_subcommand_parser(self._trainer_type, name, **options)
+            subparser = self._prepare_subcommand_parser(self._lt_trainer_type, name, **options)
             self._subcommand_parsers[name] = subparser
             subcommands.add_subcommand(name, subparser, help=summary)
             subparser.tell_how_to_repeat()
 
-    def _arguments_of_commands(self) -> dict[str, Any]:
-        methods = {name: signature(getattr(self._trainer_type, name)).parameters for name in self.subcommands()}
+    def _lt_arguments_of_commands(self) -> dict[str, Any]:
+        methods = {name: signature(getattr(self._lt_trainer_type, name)).parameters for name in self.subcommands()}
         return {
             key: parameter.default
             for command, parameters in methods.items()
@@ -300,7 +300,7 @@ class LightningCLI:
         return parser
 
     @property
-    def _trainer_type(self) -> type:
+    def _lt_trainer_type(self) -> type:
         made: Any = self.trainer_class
         return made if isinstance(made, type) else class_from_function(made)
 
@@ -313,20 +313,20 @@ class LightningCLI:
             *(default if isinstance(default, list) else [default]),
         ]
         if self._get(self.config, "ckpt_path") is not None:
-            found.append(ChecksHyperparameters(self._unwritten()))
+            found.append(ChecksHyperparameters(self._lt_unwritten()))
         if self.save_config_callback and not config.get("fast_dev_run", False):
-            config_given = self._config_of(self.config, self.subcommand)
+            config_given = self._lt_config_of(self.config, self.subcommand)
             parser = self._parser(self.subcommand)
             found.append(self.save_config_callback(parser, config_given, **self.save_config_kwargs))
         return self.trainer_class(**{**config, "callbacks": found})
 
-    def _unwritten(self) -> dict[str, str]:
+    def _lt_unwritten(self) -> dict[str, str]:
         """Return the model's arguments that nobody wrote."""
-        given = None if self._given is None else self._config_of(self._given, self.subcommand)
-        return unwritten(self._parser(self.subcommand), self._config_of(self.config, self.subcommand), given)
+        given = None if self._lt_given is None else self._lt_config_of(self._lt_given, self.subcommand)
+        return unwritten(self._parser(self.subcommand), self._lt_config_of(self.config, self.subcommand), given)
 
     def _set_seed(self) -> None:
-        config = self._config_of(self.config, self.subcommand)
+        config = self._lt_config_of(self.config, self.subcommand)
         seed = config.get("seed_everything")
         if seed is None or seed is False:
             return
@@ -337,12 +337,12 @@ class LightningCLI:
         return self.parser if subcommand is None else self._subcommand_parsers[subcommand]
 
     @staticmethod
-    def _config_of(config: Any, subcommand: str | None) -> Any:
+    def _lt_config_of(config: Any, subcommand: str | None) -> Any:
         return config if subcommand is None else config[subcommand]
 
     def _get(self, config: Namespace, key: str, default: Any = None) -> Any:
         """Return a value of the present subcommand's configuration."""
-        return self._config_of(config, self.subcommand).get(key, default)
+        return self._lt_config_of(config, self.subcommand).get(key, default)
 
     def _run_subcommand(self, subcommand: str) -> None:
         for name in (f"before_{subcommand}", subcommand, f"after_{subcommand}"):

@@ -92,7 +92,7 @@ class Accelerator(Interface):
                 code="LT113",
             )
         if listed:
-            return self._check_indices(numbers, devices)
+            return self._lt_check_indices(numbers, devices)
         available = self.count()
         if wanted == -1:
             return list(range(available if available is not None else 1))
@@ -142,7 +142,7 @@ class Accelerator(Interface):
         """Return readings of ``device`` by name, with the unit in the name: bytes, percent, degrees Celsius, watts."""
         return {}
 
-    def _check_indices(self, given: list[Any], devices: object) -> list[int]:
+    def _lt_check_indices(self, given: list[Any], devices: object) -> list[int]:
         indices, available = [int(index) for index in given], self.count()
         if not indices or min(indices) < 0:
             raise ConfigError(f"devices={devices!r}: expected at least one index, none below 0.", code="LT113")

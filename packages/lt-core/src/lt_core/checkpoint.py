@@ -242,12 +242,12 @@ class OneFile(CheckpointIO):
 
     def point_last(self, target: StrPath, link: StrPath) -> None:
         # relative, so that the link holds where the folder is moved or mounted elsewhere
-        self._name(target, link, lambda goal, new: os.symlink(os.path.relpath(goal, new.parent), new))  # noqa: PTH211
+        self._lt_name(target, link, lambda goal, new: os.symlink(os.path.relpath(goal, new.parent), new))  # noqa: PTH211
 
     def add_name(self, target: StrPath, name: StrPath) -> None:
-        self._name(target, name, os.link)
+        self._lt_name(target, name, os.link)
 
-    def _name(self, target: StrPath, name: StrPath, make_link: Callable[[Path, Path], None]) -> None:
+    def _lt_name(self, target: StrPath, name: StrPath, make_link: Callable[[Path, Path], None]) -> None:
         """Give the file, or a sharded checkpoint's folder, a second name by a link; copy it where there are none."""
         if is_remote(target) or is_remote(name):
             self.save_checkpoint(self.load_checkpoint(target), name)

@@ -380,7 +380,7 @@ class Strategy(_Names, Interface):
 
     def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
         """Read the tree at ``path``; called on every rank. A folder of shards is read whole where parameters are."""
-        shards = self._shards(io, path)
+        shards = self._lt_shards(io, path)
         if shards is None or not self.capabilities.sharded_parameters:
             return (shards or io).load_checkpoint(path, map_location="cpu", trusted=trusted)
         return shards.load_shards(path, self, trusted=trusted)
@@ -391,14 +391,14 @@ class Strategy(_Names, Interface):
         Raises:
             CheckpointError: path, reason, way out.
         """
-        (self._shards(io, path) or io).verify(path)
+        (self._lt_shards(io, path) or io).verify(path)
 
     def remove_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
         """Delete the checkpoint at ``path``; called on every rank, by default only rank 0 deletes."""
         if self.rank == 0:
-            (self._shards(io, path) or io).remove_checkpoint(path)
+            (self._lt_shards(io, path) or io).remove_checkpoint(path)
 
-    def _shards(self, io: CheckpointIO, path: str | PathLike[str]) -> SupportsShards | None:
+    def _lt_shards(self, io: CheckpointIO, path: str | PathLike[str]) -> SupportsShards | None:
         sharded = self.capabilities.sharded_parameters or (not is_remote(path) and Path(path).is_dir())
         return shards_of(io) if sharded else None
 

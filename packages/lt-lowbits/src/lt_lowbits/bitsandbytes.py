@@ -52,39 +52,39 @@ class Bitsandbytes(Precision):
             )
         self.mode, self.dtype, self.ignore_modules = mode, dtype, frozenset(ignore_modules)
         names = {torch.bfloat16: "bf16-true", torch.float16: "16-true", torch.float32: "32-true"}
-        self._rest = TruePrecision(names[dtype])
+        self._lt_rest = TruePrecision(names[dtype])
 
     def convert_module(self, module: nn.Module) -> nn.Module:
         """Return the module with its linear layers replaced; weights are quantised as they move to the GPU."""
         import bitsandbytes as bnb
 
-        self._rest.convert_module(module)
-        self._replace(module, "", bnb)
+        self._lt_rest.convert_module(module)
+        self._lt_replace(module, "", bnb)
         return module
 
     def init_context(self) -> AbstractContextManager[Any]:
-        return self._rest.init_context()
+        return self._lt_rest.init_context()
 
     def convert_input(self, batch: Any) -> Any:
-        return self._rest.convert_input(batch)
+        return self._lt_rest.convert_input(batch)
 
     def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        return self._rest.wrap_step(step)
+        return self._lt_rest.wrap_step(step)
 
     def leave_step(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        return self._rest.leave_step(call)
+        return self._lt_rest.leave_step(call)
 
-    def _replace(self, module: nn.Module, prefix: str, bnb: Any) -> None:
+    def _lt_replace(self, module: nn.Module, prefix: str, bnb: Any) -> None:
         for name, child in module.named_children():
             path = f"{prefix}{name}"
             if path in self.ignore_modules or "bitsandbytes" in type(child).__module__:
                 continue
             if isinstance(child, nn.Linear):
-                setattr(module, name, self._quantised(child, bnb))
+                setattr(module, name, self._lt_quantised(child, bnb))
             else:
-                self._replace(child, f"{path}.", bnb)
+                self._lt_replace(child, f"{path}.", bnb)
 
-    def _quantised(self, layer: nn.Linear, bnb: Any) -> nn.Module:
+    def _lt_quantised(self, layer: nn.Linear, bnb: Any) -> nn.Module:
         sizes = (layer.in_features, layer.out_features, layer.bias is not None)
         weight = layer.weight.data
         made: Any

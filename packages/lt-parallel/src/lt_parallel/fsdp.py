@@ -151,37 +151,37 @@ class FSDP(Distributed):
         self.activation_checkpointing_policy = activation_checkpointing_policy
         self.state_dict_type = state_dict_type
         self.capabilities = replace(self.capabilities, sharded_checkpoints=state_dict_type == "sharded")
-        self._mesh_shape = device_mesh
+        self._lt_mesh_shape = device_mesh
         reshard = _SHARDING[sharding_strategy] if reshard_after_forward is None else reshard_after_forward
-        self._arguments: dict[str, Any] = {"reshard_after_forward": reshard}
-        self._prefetch, self._sync_each_batch = prefetch, sync_each_batch
-        self._compile = {} if compile_blocks is True else compile_blocks
-        self._mixed_precision = mixed_precision
+        self._lt_arguments: dict[str, Any] = {"reshard_after_forward": reshard}
+        self._lt_prefetch, self._lt_sync_each_batch = prefetch, sync_each_batch
+        self._lt_compile = {} if compile_blocks is True else compile_blocks
+        self._lt_mixed_precision = mixed_precision
         if cpu_offload:
             pinned = CPUOffloadPolicy(pin_memory=torch.cuda.device_count() > 0)
-            self._arguments["offload_policy"] = pinned if cpu_offload is True else cpu_offload
-        self._mesh: DeviceMesh | None = None
-        self._shared: list[tuple[ProcessGroup | None, list[nn.Parameter]]] = []
-        self._syncs = True
+            self._lt_arguments["offload_policy"] = pinned if cpu_offload is True else cpu_offload
+        self._lt_mesh: DeviceMesh | None = None
+        self._lt_shared: list[tuple[ProcessGroup | None, list[nn.Parameter]]] = []
+        self._lt_syncs = True
 
     # ---- place -------------------------------------------------------------------------------------------------------
 
     @property
     def device_mesh(self) -> DeviceMesh:
         """The ranks as a mesh; ``configure_model`` reads it for ``fully_shard`` calls of its own."""
-        if self._mesh is None:
-            self._mesh = self._made_mesh()
-            self.group.on_leave(self, FSDP._drop_group)
-        return self._mesh
+        if self._lt_mesh is None:
+            self._lt_mesh = self._lt_made_mesh()
+            self.group.on_leave(self, FSDP._lt_drop_group)
+        return self._lt_mesh
 
     @property
     def mesh_sizes(self) -> dict[str, int]:
-        if self._mesh_shape is None:
+        if self._lt_mesh_shape is None:
             return {"data_parallel": self.world_size}
-        copies, shards = self._mesh_shape
+        copies, shards = self._lt_mesh_shape
         if copies * shards != self.world_size:
             raise ConfigError(
-                f"FSDP(device_mesh={self._mesh_shape}) holds {copies * shards} ranks, but the job has "
+                f"FSDP(device_mesh={self._lt_mesh_shape}) holds {copies * shards} ranks, but the job has "
                 f"{self.world_size}. Their product must be devices x num_nodes.",
                 code="LT740",
             )
@@ -196,20 +196,20 @@ class FSDP(Distributed):
     ) -> tuple[nn.Module, list[Optimizer]]:
         """Shard the module; one that is sharded already is left as it is."""
         precision.open(self.device)
-        narrow = precision.compute_dtype if self._mixed_precision is None else None
-        self._arguments["mp_policy"] = self._mixed_precision or MixedPrecisionPolicy(
+        narrow = precision.compute_dtype if self._lt_mixed_precision is None else None
+        self._lt_arguments["mp_policy"] = self._lt_mixed_precision or MixedPrecisionPolicy(
             param_dtype=narrow,
             reduce_dtype=None if narrow is None else torch.float32,
             cast_forward_inputs=False,  # autocast does the casting; targets and timesteps stay as they are
         )
         module = self.convert_sync_batchnorm(module)
-        if not self._is_spread(module):
+        if not self._lt_is_spread(module):
             self.check_same_parameters(module)
-            self._spread(precision.convert_module(module))
+            self._lt_spread(precision.convert_module(module))
             if any(isinstance(part, FSDPModule) for part in (root_of(module) or module).modules()):
                 module.__dict__.setdefault("_gathered_in", narrow)
         else:  # by the user's own calls in configure_model, or in an earlier run
-            self._place_sharded(module, precision)
+            self._lt_place_sharded(module, precision)
         gathered = module.__dict__.get("_gathered_in")
         # in evaluation the gathered weights meet its autocast, or none
         evaluates = getattr(getattr(module, "_trainer", None), "eval_precision_plugin", precision)
@@ -224,10 +224,10 @@ class FSDP(Distributed):
                 )
         states.check_gathers(module)
         plain = [p for p in module.parameters() if not isinstance(p, DTensor)]
-        self._shared = [(ranks, params) for ranks, params, reduces in self._copies(module) if reduces]
+        self._lt_shared = [(ranks, params) for ranks, params, reduces in self._lt_copies(module) if reduces]
         if plain:
-            self._shared += self._averaged(module, plain)
-        self.group.on_leave(self, FSDP._drop_group)
+            self._lt_shared += self._lt_averaged(module, plain)
+        self.group.on_leave(self, FSDP._lt_drop_group)
         optimizers = make_optimizers() if make_optimizers is not None else []
         for optimizer in optimizers:
             step_by_kind(optimizer)
@@ -249,7 +249,7 @@ class FSDP(Distributed):
         return super().bind(module, method)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_mesh": None, "_shared": []}
+        return {**super().__getstate__(), "_lt_mesh": None, "_lt_shared": []}
 
     def gathering(self, module: nn.Module, narrow: torch.dtype | None) -> Gathering:
         """Return how a module's layers would be gathered; from now on it computes activations again as was asked for.
@@ -258,13 +258,13 @@ class FSDP(Distributed):
             module: whole, on any device.
             narrow: the precision's type of gathered layers; None: their own.
         """
-        dtype = narrow if self._mixed_precision is None else self._mixed_precision.param_dtype
-        parts = [*reversed(self._chosen(module)), module]
+        dtype = narrow if self._lt_mixed_precision is None else self._lt_mixed_precision.param_dtype
+        parts = [*reversed(self._lt_chosen(module)), module]
         left = {param: number for number, param in enumerate(module.parameters())}
         numbers = [[left.pop(param) for param in part.parameters() if param in left] for part in parts]
         params = list(module.parameters())
         *groups, outer = (sum(params[n].numel() * (dtype or params[n].dtype).itemsize for n in own) for own in numbers)
-        reshards = self._arguments["reshard_after_forward"]
+        reshards = self._lt_arguments["reshard_after_forward"]
         sizes = self.mesh_sizes
         copies = sizes.get("replicate", sizes.get("data_replicate", 1))
         split = prod(size for name, size in sizes.items() if name.startswith("tensor"))
@@ -275,7 +275,7 @@ class FSDP(Distributed):
             whole=(outer + sum(sorted(groups)[-2:])) / split if reshards else layers,
             layers=layers,
             times=2 if reshards else 1,
-            each_batch=self._sync_each_batch,
+            each_batch=self._lt_sync_each_batch,
             shards=shards,
             copies=copies,
             groups=numbers if split == 1 else [],
@@ -286,29 +286,29 @@ class FSDP(Distributed):
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients; where several ranks hold the same they are averaged here, the others on the way."""
         super().backward(loss, *args, **kwargs)
-        if self._syncs:
-            for ranks, shared in self._shared:
+        if self._lt_syncs:
+            for ranks, shared in self._lt_shared:
                 self.average_gradients(shared, ranks)
 
     def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
         """Average gradients of which several ranks hold the same part; others are reduced during each backward."""
         chosen = set(map(id, params))
-        for ranks, shared in self._shared:
+        for ranks, shared in self._lt_shared:
             self.average_gradients([p for p in shared if id(p) in chosen], ranks)
 
     @contextmanager
     def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
         sharded = [part for part in (root_of(module) or module).modules() if isinstance(part, FSDPModule)]
         for part in sharded:
-            if self._sync_each_batch:
+            if self._lt_sync_each_batch:
                 part.set_requires_all_reduce(last, recurse=False)
             else:
                 part.set_requires_gradient_sync(last, recurse=False)
-        self._syncs = last
+        self._lt_syncs = last
         try:
             yield
         finally:
-            self._syncs = True
+            self._lt_syncs = True
             for part in sharded:
                 part.set_requires_gradient_sync(True, recurse=False)
 
@@ -343,18 +343,18 @@ class FSDP(Distributed):
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    def _made_mesh(self) -> DeviceMesh:
+    def _lt_made_mesh(self) -> DeviceMesh:
         sizes = self.mesh_sizes
         return init_device_mesh(self.device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
-    def _drop_group(self) -> None:
+    def _lt_drop_group(self) -> None:
         """Drop the references to the process group: the mesh, and the groups of copies."""
-        self._mesh = None
-        self._shared.clear()
+        self._lt_mesh = None
+        self._lt_shared.clear()
 
-    def _spread(self, module: nn.Module) -> None:
+    def _lt_spread(self, module: nn.Module) -> None:
         """Shard group by group: only one group is whole at a time, also where it is made only now."""
-        groups = self._groups(module)
+        groups = self._lt_groups(module)
         rooted = getattr(module, "automatic_optimization", True)
         # steps may be taken inside of training_step, where a root around it would hold everything gathered
         outer = [] if rooted else with_forward(module)
@@ -362,52 +362,52 @@ class FSDP(Distributed):
         def shard(part: nn.Module) -> None:
             left = part in outer and not all(isinstance(p, DTensor) for p in part.parameters())
             if (part in groups or left) and not isinstance(part, FSDPModule):
-                self._shard_group(part, part)
+                self._lt_shard_group(part, part)
 
-        self._materialize(module, shard)
-        order_prefetch(groups, self._prefetch)
+        self._lt_materialize(module, shard)
+        order_prefetch(groups, self._lt_prefetch)
         if rooted:
             root = Root(module)
-            self._shard_group(root, module)
+            self._lt_shard_group(root, module)
             module.__dict__["_fsdp_root"] = RootHolder(root)
         else:
-            self._place_sharded(module, Precision())
+            self._lt_place_sharded(module, Precision())
 
-    def _groups(self, module: nn.Module) -> list[nn.Module]:
+    def _lt_groups(self, module: nn.Module) -> list[nn.Module]:
         """Return the groups, which compute activations again and are compiled as was asked for."""
-        groups = self._chosen(module)
-        if isinstance(self._compile, dict):
+        groups = self._lt_chosen(module)
+        if isinstance(self._lt_compile, dict):
             for part in groups:
-                part.compile(**self._compile)
+                part.compile(**self._lt_compile)
         return groups
 
-    def _chosen(self, module: nn.Module) -> list[nn.Module]:
+    def _lt_chosen(self, module: nn.Module) -> list[nn.Module]:
         """Return the groups, outer ones first, which compute activations again as was asked for."""
         if self.activation_checkpointing_policy is not None:
             checkpoint_activations(module, chooser(self.activation_checkpointing_policy))
         choose = is_listed(module) if self.auto_wrap_policy is None else chooser(self.auto_wrap_policy)
         return [part for part in module.modules() if part is not module and choose(part)]
 
-    def _place_sharded(self, module: nn.Module, precision: Precision) -> None:
+    def _lt_place_sharded(self, module: nn.Module, precision: Precision) -> None:
         """Allocate meta tensors, and move tensors that are not sharded to the device."""
         if on_meta(module):
             precision.convert_module(module)
             materialize(module, self.device, self.broadcast_tensors)
-        self.broadcast_tensors(self._brought(module))
-        for ranks, params, _ in self._copies(module):
+        self.broadcast_tensors(self._lt_brought(module))
+        for ranks, params, _ in self._lt_copies(module):
             self.broadcast_tensors(map(own_part, params), ranks)
 
-    def _brought(self, module: nn.Module) -> list[Tensor]:
+    def _lt_brought(self, module: nn.Module) -> list[Tensor]:
         """Move tensors that are not sharded to the device; return them. ``to()`` would remake shards without hooks."""
         plain = [t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor)]
         for tensor in plain:
             tensor.data = tensor.data.to(self.device)
         return plain
 
-    def _is_spread(self, module: nn.Module) -> bool:
+    def _lt_is_spread(self, module: nn.Module) -> bool:
         return is_sharded(module)
 
-    def _copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
+    def _lt_copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
         """Return the parameters that are spread over some of the ranks only, with the ranks that hold the same part as
         this one, and whether these train on other tokens than this one: then nobody else averages their gradients.
         """
@@ -417,7 +417,7 @@ class FSDP(Distributed):
                 by_mesh.setdefault(param.device_mesh, []).append(param)
         if not any(self.gather_objects(bool(by_mesh))):
             return []
-        everyone = self._places(list(by_mesh))
+        everyone = self._lt_places(list(by_mesh))
         found = []
         for number, params in enumerate(by_mesh.values()):
             holders: dict[int, list[int]] = {}
@@ -427,53 +427,53 @@ class FSDP(Distributed):
             found.append((self.group.part(holders.values()), params, len({everyone[r][1] for r in mine}) > 1))
         return found
 
-    def _places(self, meshes: list[DeviceMesh]) -> list[tuple[list[int], int]]:
+    def _lt_places(self, meshes: list[DeviceMesh]) -> list[tuple[list[int], int]]:
         """Return each rank's part of the parameters of each mesh, and its part of the tokens."""
         sizes = self.mesh_sizes
         names = [tuple(name for name in sizes if name in (mesh.mesh_dim_names or ())) for mesh in meshes]
         pairs = zip(names, meshes, strict=True)
         if all(own == mesh.mesh_dim_names and self.device_mesh[own] == mesh for own, mesh in pairs):
             return [  # without a question, which ranks that are simulated could not answer
-                ([part_of_data(sizes, rank, own).index for own in names], self._part_of_tokens(rank))
+                ([part_of_data(sizes, rank, own).index for own in names], self._lt_part_of_tokens(rank))
                 for rank in range(self.world_size)
             ]
         parts = [mesh.mesh.flatten().tolist().index(self.rank) for mesh in meshes]
-        return self.gather_objects((parts, self._part_of_tokens(self.rank)))
+        return self.gather_objects((parts, self._lt_part_of_tokens(self.rank)))
 
-    def _averaged(
+    def _lt_averaged(
         self, module: nn.Module, plain: list[nn.Parameter]
     ) -> list[tuple[ProcessGroup | None, list[nn.Parameter]]]:
         """Return over which ranks the gradients of parameters that are not spread are averaged; None: all."""
         return [(None, plain)]
 
-    def _part_of_tokens(self, rank: int) -> int:
+    def _lt_part_of_tokens(self, rank: int) -> int:
         return rank
 
     @property
-    def _stays(self) -> torch.device:
+    def _lt_stays(self) -> torch.device:
         """Where parameters are between two uses."""
-        return torch.device("cpu") if "offload_policy" in self._arguments else self.device
+        return torch.device("cpu") if "offload_policy" in self._lt_arguments else self.device
 
-    def _materialize(self, module: nn.Module, end: Callable[[nn.Module], None]) -> None:
+    def _lt_materialize(self, module: nn.Module, end: Callable[[nn.Module], None]) -> None:
         spread = is_sharded(module)  # layers split by a plan are cut from the same whole on all ranks
-        materialize(module, self._stays, self.broadcast_tensors if spread else lambda tensors: None, end)
+        materialize(module, self._lt_stays, self.broadcast_tensors if spread else lambda tensors: None, end)
 
-    def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
-        module.to(self._stays)
+    def _lt_shard_group(self, group: nn.Module, module: nn.Module) -> None:
+        module.to(self._lt_stays)
         self.broadcast_tensors(t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor))
-        self._fully_shard(group)
+        self._lt_fully_shard(group)
 
-    def _fully_shard(self, group: nn.Module) -> None:
+    def _lt_fully_shard(self, group: nn.Module) -> None:
         """Shard ``group``; its layers with float buffers are one more group, which keeps the parameters' own type."""
-        if self._mixed_precision is None and (buffered := buffered_layers(group)):
+        if self._lt_mixed_precision is None and (buffered := buffered_layers(group)):
             with carrying_hooks(buffered):
-                own_type = {**self._arguments, "mp_policy": MixedPrecisionPolicy(cast_forward_inputs=False)}
-                fully_shard(buffered, mesh=self._shard_mesh, **own_type)
+                own_type = {**self._lt_arguments, "mp_policy": MixedPrecisionPolicy(cast_forward_inputs=False)}
+                fully_shard(buffered, mesh=self._lt_shard_mesh, **own_type)
         with carrying_hooks([group]):
-            fully_shard(group, mesh=self._shard_mesh, **self._arguments)
+            fully_shard(group, mesh=self._lt_shard_mesh, **self._lt_arguments)
 
     @property
-    def _shard_mesh(self) -> DeviceMesh:
+    def _lt_shard_mesh(self) -> DeviceMesh:
         """The ranks over which groups are sharded."""
         return self.device_mesh
 

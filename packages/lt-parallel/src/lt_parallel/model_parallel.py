@@ -77,7 +77,7 @@ class ModelParallel(FSDP):
     ) -> None:
         super().__init__(**arguments)
         self._data_parallel_size, self._tensor_parallel_size = data_parallel_size, tensor_parallel_size
-        self._asked = None if mesh is None else dict(mesh)
+        self._lt_asked = None if mesh is None else dict(mesh)
         if mesh is not None and (data_parallel_size, tensor_parallel_size) != ("auto", "auto"):
             raise ConfigError(
                 "ModelParallel(mesh=...) names every dimension: leave data_parallel_size and tensor_parallel_size out.",
@@ -94,8 +94,8 @@ class ModelParallel(FSDP):
 
     @property
     def mesh_sizes(self) -> dict[str, int]:
-        if self._asked is not None:
-            sizes = resolved(self._asked, self.world_size)
+        if self._lt_asked is not None:
+            sizes = resolved(self._lt_asked, self.world_size)
             check_order(sizes)
             return sizes
         data, tensor = self._data_parallel_size, self._tensor_parallel_size
@@ -107,17 +107,17 @@ class ModelParallel(FSDP):
     def data_shard(self) -> Shard:
         return part_of_data(self.mesh_sizes, self.rank)
 
-    def _part_of_tokens(self, rank: int) -> int:
+    def _lt_part_of_tokens(self, rank: int) -> int:
         return part_of_tokens(self.mesh_sizes, rank)
 
     def setup(
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
     ) -> tuple[nn.Module, list[Optimizer]]:
-        self._agree_on_random_numbers()
-        self._check_plan(module)
+        self._lt_agree_on_random_numbers()
+        self._lt_check_plan(module)
         return super().setup(module, make_optimizers, precision)
 
-    def _check_plan(self, module: nn.Module) -> None:
+    def _lt_check_plan(self, module: nn.Module) -> None:
         if not is_sharded(module) and self.parallelize is None and self.auto_wrap_policy is None:
             raise ConfigError(
                 "strategy='model_parallel': no parameter of the module is spread over the ranks. Call "
@@ -136,7 +136,7 @@ class ModelParallel(FSDP):
         else:
             super().backward(loss, *args, **kwargs)
 
-    def _spread(self, module: nn.Module) -> None:
+    def _lt_spread(self, module: nn.Module) -> None:
         sizes = self.mesh_sizes
         if self.parallelize is not None:
             tensor = tensor_name(sizes)
@@ -150,22 +150,22 @@ class ModelParallel(FSDP):
                 )
             split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=self.loss_parallel)
             if not on_meta(module):
-                for ranks, params, _ in self._copies(module):
+                for ranks, params, _ in self._lt_copies(module):
                     self.broadcast_tensors(map(own_part, params), ranks)
         if any(sizes[name] > 1 for name in shard_names(sizes) if name != "data_replicate"):
-            super()._spread(module)
+            super()._lt_spread(module)
         else:
-            self._groups(module)
-            self._place_sharded(module, Precision())
+            self._lt_groups(module)
+            self._lt_place_sharded(module, Precision())
         module.__dict__.setdefault("_fsdp_root", RootHolder())
 
-    def _is_spread(self, module: nn.Module) -> bool:
+    def _lt_is_spread(self, module: nn.Module) -> bool:
         """Return whether a plan was followed already, or ``configure_model`` did without one."""
         planned = self.parallelize is not None or self.auto_wrap_policy is not None
         return is_sharded(module) and (not planned or "_fsdp_root" in module.__dict__)
 
     @property
-    def _shard_mesh(self) -> DeviceMesh:
+    def _lt_shard_mesh(self) -> DeviceMesh:
         names = shard_names(self.mesh_sizes)
         if len(names) > 2:
             raise ConfigError(
@@ -175,7 +175,7 @@ class ModelParallel(FSDP):
             )
         return self.device_mesh[tuple(names)]
 
-    def _agree_on_random_numbers(self) -> None:
+    def _lt_agree_on_random_numbers(self) -> None:
         """Give the ranks with the first part of the data the state of rank 0's generators, and seed the generators of
         each further part with a seed of its own.
         """

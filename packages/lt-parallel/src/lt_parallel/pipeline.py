@@ -174,7 +174,7 @@ class PipelineParallel(ModelParallel):
         whole._modules = children
         return whole
 
-    def _check_plan(self, module: nn.Module) -> None:
+    def _lt_check_plan(self, module: nn.Module) -> None:
         if "return_outputs" not in signature(ScheduleGPipe.step).parameters:
             raise ConfigError(
                 f"strategy='pipeline': the torch.distributed.pipelining of torch {torch.__version__} is too old. Take "
@@ -192,17 +192,17 @@ class PipelineParallel(ModelParallel):
         if not _has_remote_layers(module):  # not in a second run
             super().check_same_parameters(module)
 
-    def _is_spread(self, module: nn.Module) -> bool:
+    def _lt_is_spread(self, module: nn.Module) -> bool:
         return False  # layers are connected in each run, also where they stay as they are
 
-    def _spread(self, module: nn.Module) -> None:
+    def _lt_spread(self, module: nn.Module) -> None:
         group = self._pipeline_group
         index, count = dist.get_rank(group), dist.get_world_size(group)
         tensor = tensor_name(self.mesh_sizes)
         again = _has_remote_layers(module) or any(part.placed for part in _pipelined_parts(module))
         if self.parallelize is not None and tensor is not None and not again and not _is_split(module, tensor):
             split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=False)
-        sharded = set() if again else set(self._groups(module))
+        sharded = set() if again else set(self._lt_groups(module))
         reshard(module)
         talking = [name for name, size in self.mesh_sizes.items() if size > 1 and name.startswith(_TALKING)]
         peers = self._alike(*(set(self.mesh_sizes) - set(talking)), like_control=True) if talking else None
@@ -214,13 +214,13 @@ class PipelineParallel(ModelParallel):
                     self._place_layer(part.layers, number, sharded, keep=holder == index)
             own = part.own_layers()
             if self._shards_layers and not isinstance(own, FSDPModule):
-                self._fully_shard(own)
+                self._lt_fully_shard(own)
             kind = _SCHEDULES[self._schedule]
             part.connect(StageLink(own, part.loss, group, self.device, self._micro_batches, kind, peers))
             self.group.on_leave(part, Pipelined.disconnect)
         if on_meta(module):
             materialize(module, self.device, self.broadcast_tensors)
-        self._brought(module)
+        self._lt_brought(module)
         rows = [part.layers for part in _pipelined_parts(module)]
         held = {id(tensor) for layers in rows for tensor in (*layers.parameters(), *layers.buffers())}
         self._share(tensor for tensor in (*module.parameters(), *module.buffers()) if id(tensor) not in held)
@@ -243,13 +243,13 @@ class PipelineParallel(ModelParallel):
         """Give a layer rank 0's values; a rank that does not keep it holds it no longer than that."""
         layer = layers[number]
         materialize(layer, self.device, self.broadcast_tensors)
-        self._brought(layer)
+        self._lt_brought(layer)
         self._share((*layer.parameters(), *layer.buffers()))
         if not keep:
             layers[number] = RemoteLayer(layer)
         elif self._shards_layers:
             for part in reversed([part for part in layer.modules() if part in sharded]):  # the innermost first
-                self._fully_shard(part)
+                self._lt_fully_shard(part)
 
     def _share(self, tensors: Iterable[Tensor]) -> None:
         """Give all ranks rank 0's tensors, and copies of a sharded tensor the first copy's parts."""
@@ -277,7 +277,7 @@ class PipelineParallel(ModelParallel):
     def _shards_layers(self) -> bool:
         return any(name.startswith("data_shard") and size > 1 for name, size in self.mesh_sizes.items())
 
-    def _averaged(
+    def _lt_averaged(
         self, module: nn.Module, plain: list[nn.Parameter]
     ) -> list[tuple[ProcessGroup | None, list[nn.Parameter]]]:
         copies = self._alike(self._pipeline_name)
@@ -287,7 +287,7 @@ class PipelineParallel(ModelParallel):
             (None, [param for param in plain if id(param) not in held]),
         ]
 
-    def _copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
+    def _lt_copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
         """Return the parameters that are spread over ranks of a stage, by the dimensions; all ranks in one order."""
         by_names: dict[tuple[str, ...], list[nn.Parameter]] = {}
         for param in module.parameters():

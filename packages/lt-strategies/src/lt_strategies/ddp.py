@@ -122,9 +122,9 @@ class DDP(Distributed):
         }
         if not broadcast_buffers:
             self.ddp_arguments[_BUFFERS_ARGUMENT] = False
-        self._wrapper: DistributedDataParallel | None = None
-        self._wraps: list[int] = []
-        self._told_unused = not find_unused_parameters
+        self._lt_wrapper: DistributedDataParallel | None = None
+        self._lt_wraps: list[int] = []
+        self._lt_told_unused = not find_unused_parameters
 
     def setup(
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
@@ -140,38 +140,38 @@ class DDP(Distributed):
         module = precision.convert_module(module)
         module.to(self.device)  # an override may forget to return the module
         module = self.convert_sync_batchnorm(module)
-        self._release_wrapper()
-        self._broadcast_module(module)
+        self._lt_release_wrapper()
+        self._lt_broadcast_module(module)
         return module, make_optimizers() if make_optimizers is not None else []
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
         trains = method == "training_step" and any(p.requires_grad for p in module.parameters())
         if not trains:
-            if self._wrapper is not None and self.ddp_arguments.get(_BUFFERS_ARGUMENT, True):
+            if self._lt_wrapper is not None and self.ddp_arguments.get(_BUFFERS_ARGUMENT, True):
                 self.broadcast_tensors(module.buffers())  # as before a forward of training
             return super().bind(module, method)
-        if self._wrapper is None or self._wraps != _trained(module):
-            self._release_wrapper()
-            self._wrapper, self._wraps = self._wrapped(module), _trained(module)
-            self.group.on_leave(self._wrapper, _release)
-        wrapper = self._wrapper
+        if self._lt_wrapper is None or self._lt_wraps != _trained(module):
+            self._lt_release_wrapper()
+            self._lt_wrapper, self._lt_wraps = self._lt_wrapped(module), _trained(module)
+            self.group.on_leave(self._lt_wrapper, _release)
+        wrapper = self._lt_wrapper
         return partial(_first_output, wrapper) if self.find_unused_parameters else wrapper
 
     def accumulating(self, module: nn.Module, last: bool) -> AbstractContextManager[Any]:
-        if last or self._wrapper is None:
+        if last or self._lt_wrapper is None:
             return nullcontext()
-        return self._wrapper.no_sync()
+        return self._lt_wrapper.no_sync()
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         super().backward(loss, *args, **kwargs)
-        if not self._told_unused:
-            self._tell_unused()
+        if not self._lt_told_unused:
+            self._lt_tell_unused()
 
     def close(self, error: BaseException | None = None) -> None:
         if error is not None:
             # while the wrapper is there: the error has numbers of parameters, and the wrapper their names
-            self._name_unused(error)
-        self._release_wrapper()
+            self._lt_name_unused(error)
+        self._lt_release_wrapper()
         super().close(error)
 
     def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
@@ -200,9 +200,9 @@ class DDP(Distributed):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_wrapper": None}
+        return {**super().__getstate__(), "_lt_wrapper": None}
 
-    def _wrapped(self, module: nn.Module) -> DistributedDataParallel:
+    def _lt_wrapped(self, module: nn.Module) -> DistributedDataParallel:
         step = _SearchedStep(module) if self.find_unused_parameters else _Step(module)
         # init_sync: setup has compared the modules and sent rank 0's weights already
         wrapper = DistributedDataParallel(step, init_sync=False, **self.ddp_arguments)
@@ -212,24 +212,24 @@ class DDP(Distributed):
             wrapper.register_comm_hook(self.ddp_comm_state, hook)
         return wrapper
 
-    def _release_wrapper(self) -> None:
+    def _lt_release_wrapper(self) -> None:
         """Take torch's hooks off the parameters: outside of a run a backward of the user's concerns no other rank."""
-        if self._wrapper is not None:
-            _release(self._wrapper)
-            self._wrapper = None
+        if self._lt_wrapper is not None:
+            _release(self._lt_wrapper)
+            self._lt_wrapper = None
 
-    def _trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        assert self._wrapper is not None
-        module = self._wrapper.module.module
+    def _lt_trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        assert self._lt_wrapper is not None
+        module = self._lt_wrapper.module.module
         assert isinstance(module, nn.Module)
         return [(name, param) for name, param in module.named_parameters() if param.requires_grad]
 
-    def _tell_unused(self) -> None:
+    def _lt_tell_unused(self) -> None:
         """Name once the parameters that no rank used in the first reduced step."""
-        if self._wrapper is None or not self._wrapper.require_backward_grad_sync:
+        if self._lt_wrapper is None or not self._lt_wrapper.require_backward_grad_sync:
             return
-        self._told_unused = True
-        unused = [name for name, param in self._trained_parameters() if param.grad is None]
+        self._lt_told_unused = True
+        unused = [name for name, param in self._lt_trained_parameters() if param.grad is None]
         if unused and self.rank == 0:
             warn(
                 f"These parameters take no part in the loss of the first step: {', '.join(unused)}. They are not "
@@ -237,12 +237,12 @@ class DDP(Distributed):
                 code="LT712",
             )
 
-    def _name_unused(self, error: BaseException) -> None:
+    def _lt_name_unused(self, error: BaseException) -> None:
         """Add names to torch's error about unused parameters, which gives their numbers only."""
         found = _WITHOUT_GRADIENT.search(str(error))
-        if found is None or self._wrapper is None:
+        if found is None or self._lt_wrapper is None:
             return
-        names = [name for name, _ in self._trained_parameters()]
+        names = [name for name, _ in self._lt_trained_parameters()]
         unused = [names[int(number)] for number in found[1].split() if int(number) < len(names)]
         error.add_note(
             f"Parameters without a gradient: {', '.join(unused)}. Use them in the loss, freeze them, or take "

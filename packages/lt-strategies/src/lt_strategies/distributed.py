@@ -61,8 +61,8 @@ class Distributed(Strategy):
         self.process_group_backend = process_group_backend
         self.timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
         self.step_deadline = step_deadline
-        self._group: Group | None = None
-        self._round = 0
+        self._lt_group: Group | None = None
+        self._lt_round = 0
 
     # ---- place -------------------------------------------------------------------------------------------------------
 
@@ -78,18 +78,18 @@ class Distributed(Strategy):
     def open(self) -> None:
         super().open()
         backend = self.process_group_backend or group.default_backend(self.device)
-        self._group = group.enter(self.environment, self.world_size, backend, self.timeout)
+        self._lt_group = group.enter(self.environment, self.world_size, backend, self.timeout)
 
     def close(self, error: BaseException | None = None) -> None:
-        self._round += 1  # the next run does not see this run's messages
+        self._lt_round += 1  # the next run does not see this run's messages
         if error is not None and self.world_size > 1:
             self.supervisor.failed(error)  # before the group breaks: the others' errors are consequences of this one
-            self._group = None
+            self._lt_group = None
             group.leave_group(failed=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the process group out of the copy for a spawned process."""
-        return {**self.__dict__, "_group": None}
+        return {**self.__dict__, "_lt_group": None}
 
     # ---- step --------------------------------------------------------------------------------------------------------
 
@@ -119,24 +119,24 @@ class Distributed(Strategy):
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
         if op not in _OPS:
             raise ConfigError(f"all_reduce(op={op!r}): expected one of {', '.join(_OPS)}.", code="LT707")
-        self._exchange(f"all_reduce {op} {tensor.dtype} {tuple(tensor.shape)} on {tensor.device.type}")
+        self._lt_exchange(f"all_reduce {op} {tensor.dtype} {tuple(tensor.shape)} on {tensor.device.type}")
         reduced = tensor.detach().clone().contiguous()
-        dist.all_reduce(reduced, op=_OPS[op], group=self._talk_group(reduced))
+        dist.all_reduce(reduced, op=_OPS[op], group=self._lt_talk_group(reduced))
         return reduced / self.world_size if op == "mean" else reduced
 
     def all_gather(self, tensor: Tensor) -> Tensor:
         mine = _plain(tensor)
         call = f"all_gather {tensor.dtype} {tuple(tensor.shape)} on {tensor.device.type}"
         if mine.is_cpu and 0 < mine.nbytes <= _ROOM and not mine.is_quantized:
-            content = self._exchange(call, bytes(mine.view(-1).view(torch.uint8).tolist()))
+            content = self._lt_exchange(call, bytes(mine.view(-1).view(torch.uint8).tolist()))
             return torch.frombuffer(bytearray().join(content), dtype=mine.dtype).view(-1, *mine.shape)
-        self._exchange(call)
+        self._lt_exchange(call)
         gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
-        dist.all_gather(gathered, mine, group=self._talk_group(mine))
+        dist.all_gather(gathered, mine, group=self._lt_talk_group(mine))
         return torch.stack(gathered)
 
     def gather_objects(self, value: Any) -> list[Any]:
-        return [pickle.loads(packed) for packed in self._exchange("gather_objects", _packed(value))]
+        return [pickle.loads(packed) for packed in self._lt_exchange("gather_objects", _packed(value))]
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
         if src not in range(self.world_size):
@@ -144,50 +144,50 @@ class Distributed(Strategy):
         is_tensor = isinstance(value, Tensor)
         form = (value.dtype, value.shape, value.device.type == "cpu") if is_tensor else value
         mine = _packed((is_tensor, form)) if self.rank == src else b""
-        is_tensor, content = pickle.loads(self._exchange(f"broadcast from rank {src}", mine, src)[src])
+        is_tensor, content = pickle.loads(self._lt_exchange(f"broadcast from rank {src}", mine, src)[src])
         if not is_tensor:
             return value if self.rank == src else content
         dtype, shape, on_cpu = content
         device = "cpu" if on_cpu else self.device  # all must talk by the same group as the source
         here = _plain(value) if self.rank == src else torch.empty(shape, dtype=dtype, device=device)
-        dist.broadcast(here, src=src, group=self._talk_group(here))
+        dist.broadcast(here, src=src, group=self._lt_talk_group(here))
         return here
 
     def barrier(self, name: str = "") -> None:
-        self._exchange(f"barrier {name!a}")
+        self._lt_exchange(f"barrier {name!a}")
 
     def background_group(self) -> dist.ProcessGroup:
         return self.group.background(self.timeout)
 
     def post(self, key: str, value: str) -> None:
-        if self._group is None:
+        if self._lt_group is None:
             super().post(key, value)
         else:
-            self._group.store.set(f"{self._round}/{key}", value)
+            self._lt_group.store.set(f"{self._lt_round}/{key}", value)
 
     def peek(self, key: str) -> str | None:
-        if self._group is None:
+        if self._lt_group is None:
             return super().peek(key)
-        full = f"{self._round}/{key}"
-        return self._group.store.get(full).decode() if self._group.store.check([full]) else None
+        full = f"{self._lt_round}/{key}"
+        return self._lt_group.store.get(full).decode() if self._lt_group.store.check([full]) else None
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     @property
     def group(self) -> Group:
         """The ranks' means of communication, inside a run."""
-        if self._group is None:
+        if self._lt_group is None:
             raise RankError(
                 f"strategy {self.name!r}: ranks can talk only inside a run (fit, validate, test, predict).",
                 code="LT708",
             )
-        return self._group
+        return self._lt_group
 
-    def _talk_group(self, tensor: Tensor) -> dist.ProcessGroup | None:
+    def _lt_talk_group(self, tensor: Tensor) -> dist.ProcessGroup | None:
         """Return the control group (gloo) for CPU tensors, None (the job's group) for device tensors."""
         return self.group.control if tensor.device.type == "cpu" else None
 
-    def _exchange(self, call: str, mine: bytes = b"", src: int | None = None) -> Sequence[Any]:
+    def _lt_exchange(self, call: str, mine: bytes = b"", src: int | None = None) -> Sequence[Any]:
         """Return what each rank gives, or ``src`` alone, when all make the same call: else all would wait for ever.
 
         Raises:
@@ -228,14 +228,14 @@ class Distributed(Strategy):
             )
         return nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-any-return, no-untyped-call]
 
-    def _broadcast_module(self, module: nn.Module) -> None:
+    def _lt_broadcast_module(self, module: nn.Module) -> None:
         """Give all ranks the parameters and buffers of rank 0."""
         self.check_same_parameters(module)
         self.broadcast_tensors([*module.parameters(), *module.buffers()])
 
     def broadcast_tensors(self, tensors: Iterable[Tensor], ranks: dist.ProcessGroup | None = None) -> None:
         """Give all of ``ranks`` the values that the first of them has, in place."""
-        _as_buckets(tensors, lambda flat: dist.broadcast(flat, group=ranks or self._talk_group(flat), group_src=0))
+        _as_buckets(tensors, lambda flat: dist.broadcast(flat, group=ranks or self._lt_talk_group(flat), group_src=0))
 
     def check_same_parameters(self, module: nn.Module) -> None:
         """Raise where the ranks have built different modules.

@@ -28,20 +28,20 @@ class _SentTogether(Transport):
 
     def __init__(self, address: str, timeout: timedelta) -> None:
         super().__init__(address, timeout)
-        self._asked: dict[str, Any] | None = None
+        self._lt_asked: dict[str, Any] | None = None
 
     @property
     def asked(self) -> bool:
         """Whether this rank has been asked for its state in this quorum."""
-        return self._asked is not None
+        return self._lt_asked is not None
 
     def send_checkpoint(self, dst_ranks: list[int], step: int, state_dict: Any, timeout: timedelta) -> None:
-        self._asked = {"dst_ranks": dst_ranks, "step": step, "state_dict": state_dict, "timeout": timeout}
+        self._lt_asked = {"dst_ranks": dst_ranks, "step": step, "state_dict": state_dict, "timeout": timeout}
 
     def send(self, state: dict[str, Tensor]) -> None:
         """Send the requested file."""
-        assert self._asked is not None
-        arguments, self._asked = self._asked, None
+        assert self._lt_asked is not None
+        arguments, self._lt_asked = self._lt_asked, None
         arguments["state_dict"]["user"]["default"] = state
         super().send_checkpoint(**arguments)
 

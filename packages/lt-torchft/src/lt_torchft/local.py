@@ -29,16 +29,16 @@ class _Round:
     def __init__(self, strategy: FaultTolerant) -> None:
         self.strategy, self.manager = strategy, strategy.manager
         self.parts: dict[str, tuple[Callable[[Any], None], Callable[[], Any]]] = {}
-        self._asked: list[Tensor] = []
+        self._lt_asked: list[Tensor] = []
 
     def allreduce(self, tensor: Tensor, should_quantize: bool = False) -> _Round:
         """Note the tensor: all of them are averaged together, in :meth:`wait`."""
-        self._asked.append(tensor)
+        self._lt_asked.append(tensor)
         return self
 
     def wait(self) -> None:
         """Average the noted values."""
-        tensors, self._asked = self._asked, []
+        tensors, self._lt_asked = self._lt_asked, []
         self.strategy.average(tensors)
 
     def start_quorum(self) -> None:
@@ -64,7 +64,7 @@ class _InRounds(FaultTolerant):
             )
         self.every = every
         self._algorithm: Any = None
-        self._round: _Round | None = None
+        self._lt_round: _Round | None = None
         self._start: bytes | None = None
 
     @abstractmethod
@@ -82,8 +82,8 @@ class _InRounds(FaultTolerant):
         module, optimizers = super().setup(module, make_optimizers, precision)
         if optimizers:
             self._leave_algorithm()
-            self._round = _Round(self)
-            self._algorithm = self.make_algorithm(self._round, module, optimizers[0])
+            self._lt_round = _Round(self)
+            self._algorithm = self.make_algorithm(self._lt_round, module, optimizers[0])
             self._algorithm.__enter__()
         return module, optimizers
 
@@ -132,19 +132,19 @@ class _InRounds(FaultTolerant):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place within the round, and the algorithm's state: DiLoCo's outer optimizer and weights."""
-        parts = {} if self._round is None else {key: save() for key, (_, save) in self._round.parts.items()}
+        parts = {} if self._lt_round is None else {key: save() for key, (_, save) in self._lt_round.parts.items()}
         return {"replicas": super().state_dict(), "step_of_round": self.step_of_round, "algorithm": parts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if not state or self._round is None:
+        if not state or self._lt_round is None:
             return
         super().load_state_dict(state["replicas"])
         self._algorithm._local_step = state["step_of_round"]
-        for key, (load, _) in self._round.parts.items():
+        for key, (load, _) in self._lt_round.parts.items():
             load(state["algorithm"][key])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_algorithm": None, "_round": None, "_start": None}
+        return {**super().__getstate__(), "_algorithm": None, "_lt_round": None, "_start": None}
 
 
 class LocalSGD(_InRounds):

@@ -117,8 +117,8 @@ class LightningArgumentParser(ArgumentParser):
         kwargs.setdefault("allow_abbrev", False)  # an abbreviated name is a mistake, here as in a file
         set_parsing_settings(instantiate_subclass_spec_in_any=self.makes_untyped, import_path_denylist=[])
         super().__init__(*args, description=description, env_prefix=env_prefix, default_env=default_env, **kwargs)
-        self._began_in = Path.cwd()
-        self._of_a_class = parent_parser.get() is not None  # jsonargparse makes one for each class that is named
+        self._lt_began_in = Path.cwd()
+        self._lt_of_a_class = parent_parser.get() is not None  # jsonargparse makes one for each class that is named
         self.asked = ""
         self.given: Any = None
         self.of_commands: dict[str, Any] = {}
@@ -202,7 +202,7 @@ class LightningArgumentParser(ArgumentParser):
             nested_key: the name before the dot.
             link_to: the argument that gets it; ``"AUTOMATIC"`` gives the model a ``configure_optimizers``.
         """
-        self._add_built_later(optimizer_class, nested_key, {"params"})
+        self._lt_add_built_later(optimizer_class, nested_key, {"params"})
         self.optimizer_args[nested_key] = (optimizer_class, link_to)
 
     def add_lr_scheduler_args(
@@ -218,7 +218,7 @@ class LightningArgumentParser(ArgumentParser):
             nested_key: the name before the dot.
             link_to: the argument that gets it; ``"AUTOMATIC"`` gives the model a ``configure_optimizers``.
         """
-        self._add_built_later(lr_scheduler_class, nested_key, {"optimizer"})
+        self._lt_add_built_later(lr_scheduler_class, nested_key, {"optimizer"})
         self.lr_scheduler_args[nested_key] = (lr_scheduler_class, link_to)
 
     @property
@@ -227,20 +227,20 @@ class LightningArgumentParser(ArgumentParser):
         outer: Any = getattr(self, "parent_parser", self)
         words: list[str] = [*getattr(outer, "args", []), *getattr(self, "args", [])]
         prefix = outer.env_prefix if outer.default_env and isinstance(outer.env_prefix, str) else ""
-        with chdir(self._began_in):  # while it reads a file, jsonargparse stands in that file's folder
+        with chdir(self._lt_began_in):  # while it reads a file, jsonargparse stands in that file's folder
             return ConfigPlaces(words, os.environ, prefix, outer.given)
 
     def parse_object(self, obj: Namespace | dict[str, Any], *args: Any, **kwargs: Any) -> Namespace:
         """Parse a configuration; a file that another command wrote may be one."""
-        parsed: Namespace = super().parse_object(self._without_foreign(copy(obj)), *args, **kwargs)
+        parsed: Namespace = super().parse_object(self._lt_without_foreign(copy(obj)), *args, **kwargs)
         return parsed
 
     def _load_config_parser_mode(self, *args: Any, **kwargs: Any) -> Namespace:
         """Every configuration file goes through here."""
-        config: Namespace = self._without_foreign(super()._load_config_parser_mode(*args, **kwargs))
+        config: Namespace = self._lt_without_foreign(super()._load_config_parser_mode(*args, **kwargs))
         return config
 
-    def _without_foreign(self, config: Any) -> Any:
+    def _lt_without_foreign(self, config: Any) -> Any:
         """Leave out arguments of other commands; warn of values that are not the default."""
         own = {action.dest for action in self._actions}
         foreign = [name for name in self.of_commands if name not in own and name in config]
@@ -270,18 +270,18 @@ class LightningArgumentParser(ArgumentParser):
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with status 2 and a message that names file, line and key; with ``exit_on_error=False``, raise it."""
-        with chdir(self._began_in):  # while it reads a file, jsonargparse stands in that file's folder
-            text = message if self._of_a_class else explain(self, self.places, message)
+        with chdir(self._lt_began_in):  # while it reads a file, jsonargparse stands in that file's folder
+            text = message if self._lt_of_a_class else explain(self, self.places, message)
         if not self.exit_on_error:
             super().error(text, ex)
-        self.exit(2, f"{self._program()}: error: {text}\nAll arguments: {self._program()} --help\n")
+        self.exit(2, f"{self._lt_program()}: error: {text}\nAll arguments: {self._lt_program()} --help\n")
 
     def format_help(self, formatter: argparse.HelpFormatter | None = None) -> str:
         """Return the first page of help, or the one that was asked for."""
-        program = self._program()
+        program = self._lt_program()
         usage, more = f"{program} [--ARGUMENT VALUE]...", [f"{program} --help.all  everything"]
         everything = bool(self.asked) or "--help.all" not in self._option_string_actions
-        rows = list(self._rows())
+        rows = list(self._lt_rows())
         if self._subcommands_action is not None:
             usage, more = f"{program} COMMAND ...", [f"'{program} COMMAND --help' says more about one of them."]
         elif everything:
@@ -290,7 +290,7 @@ class LightningArgumentParser(ArgumentParser):
             rows = [row for row in rows if row.group == self.asked.removeprefix("--").removesuffix(".help")]
         return page(usage, self.description or "", rows, more, everything=everything)
 
-    def _rows(self) -> Iterator[Row]:
+    def _lt_rows(self) -> Iterator[Row]:
         """Yield the visible arguments, without the options for files and help."""
         if self._subcommands_action is not None:
             for choice in self._subcommands_action._get_subactions():
@@ -311,17 +311,17 @@ class LightningArgumentParser(ArgumentParser):
             if action.required:
                 doc = f"required; {doc}".removesuffix("; ")
             kind = short_type(str(getattr(action, "_typehint", "")))
-            in_group = "options" if not last else "trainer" if self._is_trainer(group) else group
+            in_group = "options" if not last else "trainer" if self._lt_is_trainer(group) else group
             common = name != "print_config" and (in_group != "trainer" or last in COMMON)
             yield Row(max(flags, key=len, default=name), kind, doc, in_group, common)
 
-    def _is_trainer(self, key: str) -> bool:
+    def _lt_is_trainer(self, key: str) -> bool:
         return isinstance(self._option_string_actions.get(f"--{key}.help"), _Page)
 
     def tell_how_to_repeat(self) -> None:
         """Begin a configuration that is written with a comment on how to use it, unless the user gave another one."""
         if self.dump_header is None:
-            program = self._program()
+            program = self._lt_program()
             script = program.partition(" ")[0].endswith(".py")
             command = f"python {program}" if script else program
             self.dump_header = [f"written by lt: {command} --config <this file> repeats the run"]
@@ -330,14 +330,14 @@ class LightningArgumentParser(ArgumentParser):
         """Every value goes through here, wherever it was written: names of plug-ins become their classes."""
         return super()._check_value_key(action, with_classes(key, value), key, *args, **kwargs)
 
-    def _program(self) -> str:
+    def _lt_program(self) -> str:
         """Return the program's name, with the subcommand that was asked for."""
         words = [self.prog.replace(" [options]", "")]
         if self._subcommands_action is not None:
             words += [word for word in getattr(self, "args", []) if word in self._subcommands_action.choices][:1]
         return " ".join(words)
 
-    def _add_built_later(self, kind: type | tuple[type, ...], nested_key: str, skip: set[str]) -> None:
+    def _lt_add_built_later(self, kind: type | tuple[type, ...], nested_key: str, skip: set[str]) -> None:
         classes = kind if isinstance(kind, tuple) else (kind,)
         if not all(isinstance(each, type) and issubclass(each, _BUILT_LATER) for each in classes):
             raise ConfigTypeError(

@@ -57,16 +57,16 @@ class SaveConfigCallback(Callback):
         if not trainer.is_global_zero:
             return
         if self.save_to_log_dir:
-            self._save(Path(trainer.log_dir or trainer.default_root_dir))
+            self._lt_save(Path(trainer.log_dir or trainer.default_root_dir))
         self.save_config(trainer, pl_module, stage)
 
     def save_config(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Save the configuration elsewhere too; for subclasses. Called on rank 0, once."""
 
-    def _save(self, folder: Path) -> None:
+    def _lt_save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         text = self.parser.dump(self.config, skip_unset=False)
-        target = self._free_name(folder, text)
+        target = self._lt_free_name(folder, text)
         if self.multifile:
             self.parser.save(self.config, target, skip_unset=False, overwrite=True, multifile=True)
             return
@@ -74,7 +74,7 @@ class SaveConfigCallback(Callback):
         beside.write_text(text, "utf-8")
         beside.replace(target)
 
-    def _free_name(self, folder: Path, text: str) -> Path:
+    def _lt_free_name(self, folder: Path, text: str) -> Path:
         """Return the file to write: one that is not there, or says the same, or may be replaced."""
         wanted = Path(self.config_filename)
         target, number = folder / wanted, 0

@@ -74,9 +74,9 @@ class Profiler(Measures, metaclass=_Kind):
     def _stats_to_str(self, stats: dict[str, str]) -> str:
         rank = "" if self._local_rank is None else f" rank: {self._local_rank}"
         parts = [f"Profile stats for: {action}{rank}{os.linesep}{text}" for action, text in stats.items()]
-        return os.linesep.join([self._title(), *parts])
+        return os.linesep.join([self._lt_title(), *parts])
 
-    def _title(self) -> str:
+    def _lt_title(self) -> str:
         return f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
 
     def describe(self) -> None:
@@ -153,7 +153,7 @@ class SimpleProfiler(Profiler):
             "|  " + "  |  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + "  |" for row in shown
         ]
         rule = "-" * len(lines[0])
-        return "\n".join([self._title(), "", rule, lines[0], rule, lines[1], rule, *lines[2:], rule, ""])
+        return "\n".join([self._lt_title(), "", rule, lines[0], rule, lines[1], rule, *lines[2:], rule, ""])
 
 
 class AdvancedProfiler(Profiler):

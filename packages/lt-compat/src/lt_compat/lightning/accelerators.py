@@ -83,7 +83,7 @@ class Methods(accelerator.Accelerator):
     # ---- lt's members ------------------------------------------------------------------------------------------------
 
     trainer: Any = None
-    _devices: Any = None
+    _lt_devices: Any = None
 
     def available(self) -> bool:
         return self.is_available()
@@ -96,11 +96,11 @@ class Methods(accelerator.Accelerator):
         self.device_type = found[0].type
         places = [each.index for each in found]
         by_index = None not in places and len({*places}) == len(places)  # else several processes share a device
-        self._devices = dict(zip(places if by_index else range(len(found)), found, strict=True))
-        return [*self._devices]
+        self._lt_devices = dict(zip(places if by_index else range(len(found)), found, strict=True))
+        return [*self._lt_devices]
 
     def torch_device(self, index: int) -> torch.device:
-        found: torch.device = self._devices[index] if self._devices else super().torch_device(index)
+        found: torch.device = self._lt_devices[index] if self._lt_devices else super().torch_device(index)
         return found
 
     def open(self, device: torch.device) -> None:

@@ -36,7 +36,7 @@ class ClusterEnvironment:
     """The name of lt's environment that reads the same variables."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
-        self.facts = self._detected() or Environment()
+        self.facts = self._lt_detected() or Environment()
         self.__dict__.update(options)
 
     @classmethod
@@ -48,14 +48,14 @@ class ClusterEnvironment:
         return made
 
     @classmethod
-    def _detected(cls) -> Environment | None:
+    def _lt_detected(cls) -> Environment | None:
         found: Environment | None = plugins.load("environments", cls.detects).detect() if cls.detects else None
         return found
 
     @classmethod
     def detect(cls) -> bool:
         """Return whether this process runs in such an environment."""
-        return cls._detected() is not None
+        return cls._lt_detected() is not None
 
     @property
     def creates_processes_externally(self) -> bool:

@@ -83,7 +83,7 @@ class PrecisionMembers:
 
     def autocast_context_manager(self) -> AbstractContextManager[Any]:
         """Return the context of the computation."""
-        return computing_in(self, getattr(self, "_device_type", "cpu"))
+        return computing_in(self, getattr(self, "_lt_device_type", "cpu"))
 
     def forward_context(self) -> AbstractContextManager[Any]:
         """Return the context of every step."""

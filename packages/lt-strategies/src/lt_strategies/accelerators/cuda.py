@@ -109,7 +109,7 @@ class Cuda(Accelerator):
                 found[name] = float(read(device))
         return found
 
-    def _check_indices(self, given: list[Any], devices: object) -> list[int]:
+    def _lt_check_indices(self, given: list[Any], devices: object) -> list[int]:
         available = torch.cuda.device_count()
         missing = [index for index in given if index >= available]
         if missing and _installed() > available:
@@ -118,7 +118,7 @@ class Cuda(Accelerator):
                 f"visible ones from 0, as torch does. Take indices below {available}, or change CUDA_VISIBLE_DEVICES.",
                 code="LT111",
             )
-        return super()._check_indices(given, devices)
+        return super()._lt_check_indices(given, devices)
 
 
 class SideStream:

@@ -40,14 +40,14 @@ class TruePrecision(Precision):
         _tell_emulated(device, self.dtype)
 
     def convert_module(self, module: nn.Module) -> nn.Module:
-        module._apply(self._convert)  # type: ignore[no-untyped-call]  # module.to() would make complex ones real
+        module._apply(self._lt_convert)  # type: ignore[no-untyped-call]  # module.to() would make complex ones real
         return module
 
     def init_context(self) -> AbstractContextManager[Any]:
         return _default_dtype(self.dtype)
 
     def convert_input(self, batch: Any) -> Any:
-        return map_batch(self._convert, batch)
+        return map_batch(self._lt_convert, batch)
 
     def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``step`` with this format as torch's default, for the tensors that it makes."""
@@ -57,7 +57,7 @@ class TruePrecision(Precision):
         """Return ``call`` with the default format that there is now."""
         return _with_default_dtype(torch.get_default_dtype(), call)
 
-    def _convert(self, item: Any) -> Any:
+    def _lt_convert(self, item: Any) -> Any:
         return item.to(self.dtype) if isinstance(item, Tensor) and item.is_floating_point() else item
 
 
@@ -97,14 +97,14 @@ class Mixed(Precision):
                 code="LT730",
             )
         self.dtype = self.compute_dtype = asked if isinstance(asked, torch.dtype) else torch.bfloat16
-        self._device_type = "cuda" if torch.cuda.device_count() else "cpu"
+        self._lt_device_type = "cuda" if torch.cuda.device_count() else "cpu"
 
     def open(self, device: torch.device) -> None:
-        self._device_type = device.type
+        self._lt_device_type = device.type
         _tell_emulated(device, self.dtype)
 
     def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        region = partial(torch.autocast, self._device_type, dtype=self.dtype, cache_enabled=self.caches)
+        region = partial(torch.autocast, self._lt_device_type, dtype=self.dtype, cache_enabled=self.caches)
         context = region()
 
         def autocast_step(*args: Any, **kwargs: Any) -> Any:
@@ -118,7 +118,7 @@ class Mixed(Precision):
         """Return ``call`` made without autocast; cast weights are forgotten, as at the end of a region of autocast."""
 
         def call_outside(*args: Any, **kwargs: Any) -> Any:
-            device_type = self._device_type
+            device_type = self._lt_device_type
             entered = torch.is_autocast_enabled(device_type)
             torch.set_autocast_enabled(device_type, False)
             try:
@@ -158,7 +158,7 @@ class ScaledMixed(Mixed):
     def scaler(self) -> GradScaler:
         """The scaler, made for the device at its first use."""
         if self._scaler is None:
-            self._scaler = GradScaler(self._device_type)
+            self._scaler = GradScaler(self._lt_device_type)
         if self._state is not None:
             self._scaler.load_state_dict(self._state)
             self._state = None

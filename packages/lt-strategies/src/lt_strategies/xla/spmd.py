@@ -77,7 +77,7 @@ class XLA(Strategy):
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
     ) -> tuple[nn.Module, list[Optimizer]]:
         precision.open(self.device)
-        self._move(precision.convert_module(module))
+        self._lt_move(precision.convert_module(module))
         optimizers = make_optimizers() if make_optimizers is not None else []
         _sync()
         self.compilations.begin()
@@ -94,7 +94,7 @@ class XLA(Strategy):
                 "torch_xla.runtime.use_spmd()). [LT753]"
             )
 
-    def _move(self, module: nn.Module) -> None:
+    def _lt_move(self, module: nn.Module) -> None:
         """Move in place; parameters that are shared stay shared, which ``module.to`` forgets for these devices."""
         moved: dict[int, Tensor] = {}
         for part in module.modules():
