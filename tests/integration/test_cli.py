@@ -586,3 +586,18 @@ def test_the_configuration_of_a_run_tests_its_checkpoint(here):
     assert main(["fit", *BASE, "--model.batch_size=5", "--trainer.default_root_dir=made"]) == 0
     made = next(here.rglob("*.ckpt"))
     assert main(["test", "--config", str(made.parents[1] / "config.yaml"), f"--ckpt_path={made}"]) == 0
+
+
+@pytest.mark.parametrize("place", ["lt.strategies", "lt_parallel", "lt_parallel.fsdp", "lt_strategies.fsdp"])
+@pytest.mark.parametrize(
+    ("name", "given", "mesh"),
+    [
+        ("ModelParallel", "{tensor_parallel_size: 2}", "data_parallel 2 x tensor_parallel 2"),
+        ("FSDP", "{state_dict_type: sharded}", "data_parallel 4"),
+    ],
+)
+def test_a_strategy_of_shards_is_found_by_each_of_its_places(here, capsys, place, name, given, mesh):
+    strategy = f"strategy: {{class_path: {place}.{name}, init_args: {given}}}"
+    (here / "run.yaml").write_text(f"trainer:\n  accelerator: cpu\n  devices: 4\n  {strategy}\n")
+    assert main(["explain", *BASE, "--config=run.yaml"]) == 0
+    assert f"device mesh: {mesh}\n" in capsys.readouterr().out
