@@ -74,10 +74,10 @@ def set_up(run: Run) -> None:
         claim()
     if fits:
         run.log.begin_fit(origin.header.run)
-    run.log.choose_versions(origin.saved)
+    restore(run, "before setup")
+    run.log.choose_versions()
     if job.profiler is not None:  # now that the loggers know where they write
         job.profiler.start(run.stage, run.trainer.log_dir)
-    restore(run, "before setup")
     # a file's weights are loaded below; inside another run its optimizers hold these parameters
     keeps = run.is_inside_another or (origin.saved is None and (not fits or run.continues))
     whole, warns = run.strategy.capabilities.sharded_parameters, origin.saved is None

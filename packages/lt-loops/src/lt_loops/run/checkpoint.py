@@ -62,7 +62,7 @@ def capture(run: Run, contents: Contents) -> tuple[StateDict, Exception | None]:
         "pytorch-lightning_version": LAYOUT_VERSION,
         "lt_version": _version(),
     }
-    ranks: list[Any] = []
+    ranks: Any = ()
     if whole:
         own = {
             "part": list(strategy.data_shard),
@@ -81,8 +81,9 @@ def capture(run: Run, contents: Contents) -> tuple[StateDict, Exception | None]:
         tree |= training.layout_state(unsaved)
     tree |= run.weights.state(unsaved)
     if whole:
-        manual = not run.module.automatic_optimization
-        tree["loops"] = _loop_counters(position, data.length, len(tree["optimizer_states"]), manual=manual)
+        tree["loops"] = _loop_counters(
+            position, data.length, len(tree["optimizer_states"]), manual=not run.module.automatic_optimization
+        )
         tree["lt"] = {
             "loaders": dict(loaders.epochs),
             **training.shared_state(),
@@ -114,6 +115,7 @@ Stage = Literal["before setup", "when all layers are made", "before on_fit_start
 """Stages of a restore; only a fit goes beyond the third, and a file of another library has nothing at last."""
 
 RESTORED: tuple[tuple[Stage, str, str, Callable[[Any, Saved], None]], ...] = (
+    ("before setup", "places in the files of the loggers", "log", Log.load_places),
     (
         "before setup",
         "where random splits begin",
@@ -125,13 +127,13 @@ RESTORED: tuple[tuple[Stage, str, str, Callable[[Any, Saved], None]], ...] = (
     # weights that are spread over ranks follow when the strategy has set the module up
     ("when all layers are made", "on_load_checkpoint (module), weights", "weights", Weights.load),
     # before the user is asked for loaders, who may look at the epoch
-    ("when all layers are made", "state of the datamodule", "loaders", Loaders.load),
+    ("when all layers are made", "state of the datamodule, random draws of its loaders", "loaders", Loaders.load),
     ("when all layers are made", "counters", "position", Position.load),
     ("when all layers are made", "counts of the validation", "evaluation", Evaluation.load_counts),
     ("before on_fit_start", "state of the callbacks", "callback_states", CallbackStates.load),
     # finetuning adds the parameter groups in that hook that states belong to
     ("after on_fit_start", "optimizers and schedulers", "training", Training.load_optimizers),
-    ("at last", "precision and unfinished window", "training", Training.load_window),
+    ("at last", "precision, unfinished window and state of the step", "training", Training.load_window),
     ("at last", "state of the strategy", "weights", Weights.load_strategy),
     ("at last", "unfinished validation", "evaluation", Evaluation.load_partial),
     ("at last", "sums of metrics", "log", Log.load_sums),
@@ -175,7 +177,7 @@ def _loop_counters(position: Position, length: int | None, optimizers: int, *, m
         "processed": position.epoch,
     }
     steps = position.step * max(optimizers, 1)
-    no_steps = _steps_done(0)
+    stepped = _steps_done(0 if manual else steps)
     return {
         "fit_loop": {
             "state_dict": {},
@@ -190,12 +192,12 @@ def _loop_counters(position: Position, length: int | None, optimizers: int, *, m
             "epoch_loop.automatic_optimization.state_dict": {},
             "epoch_loop.automatic_optimization.optim_progress": {
                 "optimizer": {
-                    "step": no_steps if manual else _steps_done(steps),
-                    "zero_grad": no_steps if manual else _steps_done(steps),
+                    "step": stepped,
+                    "zero_grad": stepped,
                 }
             },
             "epoch_loop.manual_optimization.state_dict": {},
-            "epoch_loop.manual_optimization.optim_step_progress": _steps_done(steps) if manual else no_steps,
+            "epoch_loop.manual_optimization.optim_step_progress": _steps_done(steps if manual else 0),
         },
         **{f"{stage}_loop": {"state_dict": {}} for stage in ("validate", "test", "predict")},  # Lightning asks for them
     }

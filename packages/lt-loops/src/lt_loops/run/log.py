@@ -92,13 +92,16 @@ class Log(Owner):
         if any(self._strategy.gather_objects(defines(self._module, name) or any(readers))):
             hooks.call_first(name, SharedSteps(self._recorder, self._strategy))
 
-    def choose_versions(self, saved: Saved | None) -> None:
-        """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
-        states = dict(enumerate(saved.shared.get("loggers", []) if saved else []))
+    def load_places(self, saved: Saved) -> None:
+        """Have the loggers, on rank 0, continue the files of the run."""
+        for logger, state in zip(self._all, saved.shared.get("loggers", []), strict=False):
+            if state is not None and self._recorder.rank == 0:
+                self.guarded(logger, logger.load_state_dict, state)
+
+    def choose_versions(self) -> None:
+        """Have rank 0 choose each logger's version, for all ranks."""
         strategy, is_first = self._strategy, self._recorder.rank == 0
         for index, logger in enumerate(self._all):
-            if (state := states.get(index)) is not None and is_first:
-                self.guarded(logger, logger.load_state_dict, state)
             claim = matched(logger.claim_version, ("beside",)) or logger.claim_version
             with waiting(f"the logger {type(logger).__name__}", says=is_first, after=30.0):
                 version = claim(tuple(self._all[:index])) if is_first else None
