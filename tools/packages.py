@@ -152,7 +152,7 @@ def index(text: str) -> str:
     assert example is not None
     text = _inserted(text, "<!-- example: begin -->\n", "<!-- example: end -->\n", example[0].splitlines())
     rows = ["| package | what it brings |", "| --- | --- |"]
-    rows += [f"| [{package.name}](packages/{package.name}.md) | {package.brings} |" for package in packages()]
+    rows += [f"| [{package.name}](../packages/{package.name}/README.md) | {package.brings} |" for package in packages()]
     return _inserted(text, BEGIN, END, rows)
 
 

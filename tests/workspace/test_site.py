@@ -1,5 +1,6 @@
 """What the site makes of docstrings that are written in Sphinx's way."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -43,9 +44,41 @@ def test_colons_before_a_block_of_code_are_one_or_none():
         ("docker", "how-to/docker"),
         ("Colab", "how-to/colab"),
         ("which package do I install", "install"),
+        ("confusion matrix", "how-to/torchmetrics"),
+        ("values for each class", "how-to/torchmetrics"),
+        ("another learning rate", "how-to/resume"),
+        ("several validation loaders", "how-to/validation"),
+        ("gradients in validation", "how-to/validation"),
+        ("batch sampler", "data"),
     ],
 )
 def test_a_question_has_its_words_in_a_heading_of_the_page_that_answers(words, page):
     """The search weighs headings a thousand times as much as text, and the reference a fiftieth."""
     lines = (ROOT / "docs" / f"{page}.md").read_text("utf-8").splitlines()
     assert any(all(word in line.lower() for word in words.lower().split()) for line in lines if line.startswith("#"))
+
+
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/README.md")]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_relative_link_leads_to_a_file_of_the_repository_too(page):
+    """So pages can be read where they lie; docs/pages.py leads their links to the site's own pages."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    made = {"examples.md"} if page.name == "nav.md" else set()  # by the site
+    links = {link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link} - made
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+@pytest.mark.parametrize(
+    ("link", "shown"),
+    [
+        ("[a](../packages/lt-ray/README.md)", "[a](packages/lt-ray.md)"),
+        ("[a](../../packages/lt-ray/README.md#places)", "[a](../packages/lt-ray.md#places)"),
+        ("[a](../packages/lt-core/api.txt)", "[a](reference/lt_core.md)"),
+        ("[a](../../examples/colab.ipynb)", "[a](../examples.md#colabipynb)"),
+        ("[a](../gpu.md), ../packages/lt-ray", "[a](../gpu.md), ../packages/lt-ray"),
+    ],
+)
+def test_a_link_to_a_file_of_the_repository_leads_to_its_page_in_the_site(link, shown):
+    assert runpy.run_path(str(ROOT / "docs" / "links.py"))["on_page_markdown"](link) == shown
