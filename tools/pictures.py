@@ -8,6 +8,7 @@ Terminals and notebooks are drawn by tools/terminal.py, from their own.
 
 import subprocess
 import sys
+import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
@@ -19,6 +20,7 @@ from urllib.parse import quote_plus
 
 ROOT = Path(__file__).parent.parent
 WIDTHS = (838, 390)
+WAIT, SECONDS = "/wait.png", 10  # for the search, which answers from a thread of its own
 SEARCHES = (
     "freeze layers",
     "warmup",
@@ -52,16 +54,21 @@ def readme() -> str:
     return f"<!doctype html>{base}<style>{STYLE}</style>{body}"
 
 
-def shoot(address: str, target: Path, width: int, height: int) -> None:
-    """Write what a frame of this size shows at the address; chromium's own windows have a least width of 500."""
+def shoot(address: str, target: Path, width: int, height: int, wait: str = "") -> None:
+    """Write what a frame of this size shows at the address; chromium's own windows have a least width of 500.
+
+    The picture is taken when the image at ``wait`` has come.
+    """
     with TemporaryDirectory() as folder:
         frame = Path(folder, "frame.html")
         size = f'width={width} height={height} frameborder=0 style="background:white"'
-        frame.write_text(f'<body style="margin:0;background:gray"><iframe src="{address}" {size}>')
+        frame.write_text(
+            f'<body style="margin:0;background:gray"><iframe src="{address}" {size}></iframe><img src="{wait}">'
+        )
         command = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--allow-file-access-from-files"]
-        window = [f"--window-size={max(width, 500)},{height}", "--virtual-time-budget=15000"]
+        window = f"--window-size={max(width, 500)},{height}"
         subprocess.run(
-            [*command, *window, f"--screenshot={target}", frame.as_uri()], check=True, stderr=subprocess.DEVNULL
+            [*command, window, f"--screenshot={target}", frame.as_uri()], check=True, stderr=subprocess.DEVNULL
         )
     print(f"{target.name}: {target.stat().st_size / 1000:.0f} kB")
 
@@ -78,18 +85,25 @@ def shoot_readme(target: Path) -> None:
 def shoot_site(target: Path, site: Path) -> None:
     """Take the home page, the mistakes on a phone, and the first results of searches."""
 
-    class Quiet(SimpleHTTPRequestHandler):
+    class Site(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == WAIT:
+                time.sleep(SECONDS)
+            super().do_GET()
+
         def log_message(self, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(site)))
     Thread(target=server.serve_forever, daemon=True).start()
     here = f"http://127.0.0.1:{server.server_port}"
     for width in WIDTHS:
         shoot(f"{here}/", target / f"home-{width}.png", width, 1600)
     shoot(f"{here}/mistakes/", target / "mistakes-400.png", 400, 1600)
     for words in SEARCHES:
-        shoot(f"{here}/?q={quote_plus(words)}", target / f"search-{words.replace(' ', '-')}.png", 1000, 700)
+        shoot(
+            f"{here}/?q={quote_plus(words)}", target / f"search-{words.replace(' ', '-')}.png", 1000, 700, here + WAIT
+        )
     server.shutdown()
 
 
