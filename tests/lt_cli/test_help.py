@@ -1,5 +1,7 @@
 """Help is one screen in plain words; nothing is guessed from a prefix; shells complete every command."""
 
+import os
+import shutil
 import subprocess
 import sys
 
@@ -114,6 +116,65 @@ def test_a_shell_completes_by_the_script(tmp_path):
         )
         shown = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout
         assert shown.split() == offered, words
+
+
+START = """
+PROMPT=; unsetopt beep zle_bracketed_paste; fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D
+line() { print -r -- "<<$BUFFER>>" }; zle -N line; bindkey '^X' line; print rea''dy
+"""
+
+
+def zsh_completes(folder, typed):
+    """Return what an interactive zsh in a terminal makes of a typed line after a tab."""
+    terminal, end = os.openpty()
+    streams = {"stdin": end, "stdout": end, "stderr": end}
+    shell = subprocess.Popen(["zsh", "-f", "-i"], cwd=folder, env={**os.environ, "TERM": "dumb"}, **streams)
+    os.close(end)
+
+    def shown_until(mark):
+        seen = b""
+        while mark not in seen:
+            seen += os.read(terminal, 4096)
+        return seen.decode()
+
+    try:
+        os.write(terminal, START.encode())
+        shown_until(b"ready\r\n")
+        os.write(terminal, f"{typed}\t\x18".encode())
+        return shown_until(b">>").rpartition("<<")[2].partition(">>")[0]
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(terminal)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("lt ckpt con", "lt ckpt convert "),
+        ("lt completion ba", "lt completion bash "),
+        ("lt plot --sm", "lt plot --smooth="),
+        ("lt plot --x=a --out=cur", "lt plot --x=a --out=curves.csv "),
+        ("lt plot --out cur", "lt plot --out curves.csv "),
+        ("lt plot cur", "lt plot curves.csv "),
+        ("lt ckpt show cur", "lt ckpt show curves.csv "),
+    ],
+)
+def test_zsh_completes_by_the_script(typed, completed, tmp_path, capsys):
+    assert main(["completion", "zsh"]) == 0
+    (tmp_path / "_lt").write_text(capsys.readouterr().out)
+    (tmp_path / "curves.csv").touch()
+    assert zsh_completes(tmp_path, typed) == completed
+
+
+def test_zshs_script_takes_values_by_equals_and_files_where_nothing_else_is_known(capsys):
+    assert main(["completion", "zsh"]) == 0
+    specs = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("  {", '  "'))]
+    valued = [spec for spec in specs if "]:" in spec]
+    assert valued
+    assert not [spec for spec in valued if "--" in spec and "=[" not in spec and '=}"[' not in spec]
+    assert not [spec for spec in specs if spec.endswith(':"')]
 
 
 def test_help_of_simulate_names_simulate(capsys):

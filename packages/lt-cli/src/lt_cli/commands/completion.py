@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -14,12 +15,12 @@ from lt_cli.help.outline import GROUPS_OF, TRAINING, outline
 from lt_cli.help.page import Row, plain
 from lt_cli.main import Command, commands
 
-KINDS = {
-    "bash": "lt completion bash > ~/.lt-completion.bash, and in ~/.bashrc: . ~/.lt-completion.bash",
-    "zsh": "lt completion zsh > a file _lt in a folder of fpath",
-    "tcsh": "lt completion tcsh > a file that ~/.tcshrc sources",
-}
-"""The shells, and where each wants its script."""
+_USE = """Print what completes lt's arguments:
+  bash    lt completion bash > ~/.lt-completion.bash, and in ~/.bashrc: . ~/.lt-completion.bash
+  zsh     lt completion zsh > a file _lt in a folder of fpath
+  tcsh    lt completion tcsh > a file that ~/.tcshrc sources
+
+Run it again after installing a package with plug-ins: the file holds their names."""
 
 _BY_EQUALS = """
 # bash hands --name=value over as three words
@@ -30,20 +31,21 @@ _lt() {
   COMP_WORDS=("${words[@]}" "${word#=}"); COMP_CWORD=${#words[@]}
   _shtab_lt
 }
-complete -o bashdefault -F _lt lt
+complete -o bashdefault -o default -F _lt lt
 """
+
+_ZSH = {
+    r'^  "(--[\w.-]+)(\[.*\]:)': r'  "\1=\2',  # --name=value, too
+    r"^  \{(--[\w.]+),\1\+\}": r'  "*"{\1=,\1+=}',  # + before [ says that a value may follow without a space
+    r'^(  .*:)"$': r'\1_files"',
+}
+"""What shtab's script for zsh lacks: patterns of its lines, and the lines."""
 
 
 def parser() -> CommandParser:
     """Return the parser of the command."""
-    uses = "\n".join(f"  {kind:8}{use}" for kind, use in KINDS.items())
-    note = "Run it again after installing a package with plug-ins: the file holds their names."
-    made = CommandParser(
-        prog="lt completion",
-        description=f"Print what completes lt's arguments:\n{uses}\n\n{note}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument("kind", choices=tuple(KINDS))
+    made = CommandParser(prog="lt completion", description=_USE, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("kind", choices=("bash", "zsh", "tcsh"))
     return made
 
 
@@ -56,7 +58,10 @@ def main(words: Sequence[str]) -> int:
     for command in commands():
         arguments = _arguments(command)
         places.add_parser(command.name, help=command.summary, parents=[arguments], add_help=False)
-    print(shtab.complete(whole, kind), _BY_EQUALS * (kind == "bash"), sep="\n")
+    script = shtab.complete(whole, kind)
+    for pattern, line in _ZSH.items():
+        script = re.sub(pattern, line, script, flags=re.MULTILINE)
+    print(script, _BY_EQUALS * (kind == "bash"), sep="\n")
     return 0
 
 
