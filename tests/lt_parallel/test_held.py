@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tests.versions import needs_pipelines
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -15,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import lt_parallel.kinds
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
-from lt_parallel import FSDP, ModelParallel
+from lt_parallel import FSDP, ModelParallel, Pipelined, PipelineParallel
 from lt_parallel.kinds import step_by_kind
 from lt_strategies import DDP, Mixed, ScaledMixed, TruePrecision
 
@@ -401,3 +402,56 @@ def test_another_precision_is_refused_where_weights_are_gathered_in_that_of_the_
     assert "LT767" in found["mixed first"]
     assert "gathered in torch.float16" in found["other bits"]
     assert "gathered in torch.bfloat16" in found["evaluated in 32 bits"]
+
+
+class Staged(nn.Module):
+    """Layers of a pipeline, each sharded over the ranks of its stage."""
+
+    given = torch.float32
+
+    def __init__(self):
+        super().__init__()
+        self.net = Pipelined([block for _ in range(2) for block in Net(nn.LayerNorm).blocks], nn.functional.mse_loss)
+
+    @property
+    def scores(self):
+        return None
+
+    def training_step(self, batch):
+        return self.net(batch[0], batch[0].flip(1))
+
+
+def of_stages(outer):
+    found = {}
+    for name, kind in PRECISIONS.items():
+        if name != "16-mixed":  # refused
+            mesh = {"pipeline": 2, "data_shard": 2}
+            strategy = placed(PipelineParallel(mesh=mesh, micro_batches=ROWS), outer)
+            held, (loss, _), weights = trained(strategy, kind(), module=Staged())
+            found[name] = held, loss, weights
+    return found
+
+
+@needs_pipelines
+def test_a_rank_of_a_pipeline_holds_whole_gradients_of_its_stage_until_backward_and_no_weights(ranks):
+    everyone = ranks(of_stages, 4)
+    whole = sum(p.nbytes for p in Net(nn.LayerNorm).blocks.parameters() if p.dim() == 2)
+    for name, near in (("32", 1e-6), ("bf16-mixed", 1e-3), ("bf16-true", 2e-2)):
+        _, loss, weights = everyone[0][name]
+        true = name == "bf16-true"
+        assert [rank[name][0] for rank in everyone] == [[(whole // 2 if true else whole, 0)] * 2] * 4
+        assert loss == torch.float32
+        kind = PRECISIONS[name]()
+        alone = kind.convert_module(Staged())
+        optimizer = torch.optim.SGD(alone.parameters(), lr=0.1, momentum=0.9)
+        step = kind.wrap_step(alone.training_step)
+        for number in range(4):
+            rows = torch.cat([batch_of(number, part)[0] for part in range(2)])
+            (step([kind.convert_input(rows)]) / 2).backward()
+            if number % 2:
+                optimizer.step()
+                optimizer.zero_grad()
+        for key, value in alone.state_dict().items():
+            torch.testing.assert_close(weights[key], value, rtol=near, atol=near, msg=f"{name}, {key}")
+    mixed, full = (everyone[0][name][2]["net.layers.0.0.weight"] for name in ("bf16-mixed", "32"))
+    assert not torch.equal(mixed, full)
