@@ -57,6 +57,7 @@ SAMPLE = [
     "run('test', holding(on_fit_start=5))",
     "fit(net(train_dataloader=lambda self, data: None))",
     "run('predict', net(predict_dataloader=lambda self, data, size=None: None))",
+    "fit(datamodule=holding(Data(), predict_dataloader=lambda data: None))",
     "cli('test', '--ckpt_path', saved(Net(scale=2.0)))",
     "cli('fit', '--ckpt_path', saved(Net(scale=2.0)), '--trainer.max_epochs=2')",
     "fit(returning(lambda m, o: {'optimizer': o, 'nope': 1}))",

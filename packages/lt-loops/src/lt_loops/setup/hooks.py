@@ -140,7 +140,8 @@ def check_hooks(called: Called, error: HookError | None, data: Any, policy: Poli
                 "holds several ones is a matter of the loader.",
                 code="LT581",
             )
-    of_data = _overridden(data, DataSource, sorted(DATA_HOOKS)) if data is not None else ()
+    names = () if policy.fills_by_place else sorted(DATA_HOOKS)
+    of_data = _overridden(data, DataSource, names)
     for found in filter(None, (error, *(why_unfit(*hook, policy) for hook in of_data))):
         raise found
 
