@@ -88,6 +88,22 @@ def test_a_version_may_be_a_number_of_numpy(tmp_path):
     assert CSVLogger(tmp_path, version=np.int64(3)).log_dir == str(tmp_path / "lightning_logs" / "version_3")
 
 
+@pytest.mark.parametrize("name", ["", "exp"])
+@pytest.mark.parametrize("more", [{}, {"sub_dir": "sub"}])
+@KINDS
+def test_an_empty_version_is_the_experiments_own_folder_in_every_fit(tmp_path, kind, name, more):
+    if more and kind is not TensorBoardLogger:
+        pytest.skip("has no sub_dir")
+    logger = kind(tmp_path, name, "", **more)
+    logger.log_metrics({"a": 1.0}, 0)
+    logger.save()
+    for _ in range(2):
+        assert (logger.claim_version(), logger.root_dir) == ("", str(tmp_path / name))
+        assert logger.log_dir == str(Path(tmp_path, name, *more.values()))
+        logger.begin_anew()
+    assert {path.name for path in Path(logger.log_dir).iterdir()} >= {logger.NAME_HPARAMS_FILE}
+
+
 def test_jobs_that_start_at_once_get_folders_of_their_own(tmp_path):
     together = Barrier(8)
 

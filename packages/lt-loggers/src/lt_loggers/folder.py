@@ -20,8 +20,6 @@ from lt_loggers.log_file import LogFile
 from lt_loggers.mirror import Mirror
 from lt_loggers.params import as_yaml
 
-_HPARAMS = "hparams.yaml"
-
 
 class FolderLogger(BufferedLogger):
     """Base of the loggers that write files.
@@ -33,13 +31,15 @@ class FolderLogger(BufferedLogger):
         save_dir: folder of all experiments; a URL that fsspec knows (``s3://bucket/logs``) gets copies of
             the files in a local folder, with each write.
         name: of the experiment, the folder below; may be empty.
-        version: of the run: a number N for the folder ``version_N``, or the folder's name; each fit has it with
-            this logger. None takes the next number, for each fit that continues none.
+        version: of the run: a number N for the folder ``version_N``, or the folder's name, which may be empty; each fit
+            has it with this logger. None takes the next number, for each fit that continues none.
         sub_dir: folder below that one for this logger's files.
         prefix: put before each metric's name, with a ``-`` between.
         flush_every: steps between writes.
         flush_secs: seconds between writes, when the steps are slow.
     """
+
+    NAME_HPARAMS_FILE = "hparams.yaml"
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class FolderLogger(BufferedLogger):
         self._name = _part_of_path("name", name or "")
         self._sub_dir = None if sub_dir is None else _part_of_path("sub_dir", os.fspath(sub_dir))
         given: Any = version  # a number may be numpy's
-        self._version = index(given) if hasattr(given, "__index__") else _part_of_path("version", given or "") or None
-        self._lt_explicit = self._version is not None
+        self._lt_explicit = given is not None
+        self._version = index(given) if hasattr(given, "__index__") else given and _part_of_path("version", given)
         self._lt_claimed: Path | None = None
         self._lt_resumed: dict[str, Any] = {}
 
@@ -159,14 +159,14 @@ class FolderLogger(BufferedLogger):
 
     def _lt_write_hparams(self) -> None:
         self.claim_version()
-        LogFile(self.files_dir / _HPARAMS).replace(as_yaml(self.hparams).encode())
+        LogFile(self.files_dir / self.NAME_HPARAMS_FILE).replace(as_yaml(self.hparams).encode())
 
     def save(self) -> None:
         super().save()
         if process_rank():
             return
         folder = self.files_dir
-        if folder.is_dir() and not (folder / _HPARAMS).exists():
+        if folder.is_dir() and not (folder / self.NAME_HPARAMS_FILE).exists():
             self._lt_write_hparams()
         if self._lt_mirror is not None:
             self._lt_mirror.send()
