@@ -157,6 +157,37 @@ def test_several_processes_need_a_launch_and_spawned_ones_a_function():
         fabric.launch()
 
 
+IN_A_MODULE = """
+import lightning.pytorch as pl
+from lightning.fabric import Fabric
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+class Net(BoringModel):
+    def training_step(self, batch, batch_idx):
+        seen.append(self.fabric)
+        return super().training_step(batch, batch_idx)
+
+class Own(Net):
+    def __init__(self):
+        super().__init__()
+        self.fabric = "of the user"
+
+seen, fabric, module = [], Fabric(accelerator="cpu", devices=1), Net()
+module, _ = fabric.setup(module, module.configure_optimizers()[0][0])
+assert module.fabric is fabric
+for each in (Net(), Own()):
+    pl.Trainer(accelerator="cpu", devices=1, fast_dev_run=True, enable_progress_bar=False).fit(each)
+print(seen)
+"""
+
+
+def test_a_module_knows_the_fabric_that_it_is_set_up_with(tmp_path):
+    (tmp_path / "script.py").write_text(IN_A_MODULE)
+    command = [sys.executable, "-m", "lt.compat", "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "[None, 'of the user']" in done.stdout, done.stderr
+
+
 SCRIPT = """
 import torch
 from lightning.fabric import Fabric

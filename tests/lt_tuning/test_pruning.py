@@ -65,6 +65,15 @@ def test_weights_are_pruned_over_all_layers_and_plain_again_at_the_end():
     assert not hasattr(net.layers[0], "weight_mask")
 
 
+def test_an_amount_that_is_set_while_it_trains_is_the_next_epochs():
+    callback = ModelPruning("l1_unstructured", parameter_names=["weight"], amount=0.25)
+    trainer = start(callback)
+    assert (callback.amount, callback.pruning_fn) == (0.25, prune.L1Unstructured)
+    callback.amount = 8
+    train(callback, trainer, 1)
+    assert zeros(trainer.lightning_module) == (8, 160)
+
+
 def test_it_prunes_what_torch_prunes():
     callback = ModelPruning("l1_unstructured", parameter_names=["weight"], amount=0.5)
     trainer, other = start(callback), Net()

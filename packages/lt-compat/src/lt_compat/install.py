@@ -216,6 +216,14 @@ class _Answer(ModuleType):
         )
 
 
+class _FabricOfModule:
+    """``module.fabric``: the Fabric that the module is set up with; None in a Trainer. A module may have its own."""
+
+    def __get__(self, module: Any, kind: type) -> Any:
+        placed_by = getattr(getattr(module, "_trainer", None), "_fabric", None)
+        return placed_by and placed_by()
+
+
 class _Distribution(Distribution):
     """The answer of ``importlib.metadata.version("lightning")`` where Lightning is not installed."""
 
@@ -242,6 +250,7 @@ def _as_imported(top: str) -> None:
             logger.addHandler(logging.StreamHandler())
             logger.propagate = root == "lightning"
     import_module("lt_compat.lightning.error_types").caught_by_lightnings_types()
+    import_module("lt_core.module").LightningModule.fabric = _FabricOfModule()
     with suppress(ImportError):
         utilities = import_module("lightning_utilities.core.rank_zero")
         ours: Any = import_module("lt_compat.lightning.rank_zero").rank_zero_only

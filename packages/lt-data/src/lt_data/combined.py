@@ -110,6 +110,9 @@ class CombinedLoader:
         for loader in self.flattened:
             set_epoch(loader, epoch)
 
+    def reset(self) -> None:
+        """Do nothing: each iteration starts anew and ends its own workers."""
+
     def __len__(self) -> int:
         """Return the number of turns in an epoch.
 
@@ -143,10 +146,7 @@ class CombinedLoader:
 
     def __iter__(self) -> Iterator[Turn]:
         """Yield ``(batch, batch_idx, dataloader_idx)``; in ``"sequential"`` each loader's batches count from 0."""
-        parts = [
-            Part(loader, length, limit)
-            for loader, length, limit in zip(self.flattened, self.lengths(), self.limits_of(), strict=True)
-        ]
+        parts = [*map(Part, self.flattened, self.lengths(), self.limits_of())]
         last: int | None = None
         number = 0
         for batches, loader in take_turns(self.mode, parts, draws=self.draws(self.epoch)):

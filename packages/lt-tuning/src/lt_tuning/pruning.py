@@ -57,6 +57,10 @@ class ModelPruning(Callback):
         verbose: 1 says the share that is pruned, 2 says it for each layer.
         prune_on_train_epoch_end: prune at the epoch's end; False: at validation's.
 
+    Attributes:
+        amount: as given; one that is set while it trains is the next epoch's.
+        pruning_fn: the class of ``torch.nn.utils.prune``.
+
     Raises:
         ConfigError: for wrong values and combinations; at the start where there is nothing to prune.
     """
@@ -80,9 +84,9 @@ class ModelPruning(Callback):
         verbose: int = 0,
         prune_on_train_epoch_end: bool = True,
     ) -> None:
-        self._lt_method, self._lt_options = _read_method(pruning_fn, use_global_unstructured, pruning_dim, pruning_norm)
+        self.pruning_fn, self._lt_options = _read_method(pruning_fn, use_global_unstructured, pruning_dim, pruning_norm)
         self._lt_global = use_global_unstructured
-        self._lt_amount = amount if callable(amount) else _check_amount(amount)
+        self.amount = amount if callable(amount) else _check_amount(amount)
         self._parameters_to_prune = None if parameters_to_prune is None else _pairs(parameters_to_prune)
         self._parameter_names = parameter_names or list(self.PARAMETER_NAMES)
         self._apply_pruning = apply_pruning
@@ -104,8 +108,8 @@ class ModelPruning(Callback):
         """The class and the settings that make several of one run distinct."""
         given = self._parameters_to_prune
         return self._generate_state_key(
-            pruning_fn=self._lt_method.__name__,
-            amount=None if callable(self._lt_amount) else self._lt_amount,
+            pruning_fn=self.pruning_fn.__name__,
+            amount=None if callable(self.amount) else self.amount,
             parameters=self._parameter_names if given is None else [f"{layer}.{name}" for layer, name in given],
         )
 
@@ -196,15 +200,15 @@ class ModelPruning(Callback):
         """Prune ``amount`` (a share or a number) of the weights that are left."""
         if self._lt_global:
             pairs = [(layer, name) for _, layer, name in self._lt_pruned]
-            prune.global_unstructured(pairs, pruning_method=self._lt_method, amount=amount)
+            prune.global_unstructured(pairs, pruning_method=self.pruning_fn, amount=amount)
             return
         for _, layer, name in self._lt_pruned:
-            self._lt_method.apply(layer, name, amount=amount, **self._lt_options)  # type: ignore[no-untyped-call]
+            self.pruning_fn.apply(layer, name, amount=amount, **self._lt_options)  # type: ignore[no-untyped-call]
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _lt_run(self, trainer: TrainerAPI, epoch: int) -> None:
-        apply, amount = self._apply_pruning, self._lt_amount
+        apply, amount = self._apply_pruning, self.amount
         wanted = amount(epoch) if callable(amount) else amount
         if not (apply(epoch) if callable(apply) else apply) or not wanted:
             return
