@@ -46,7 +46,7 @@ def test_colons_before_a_block_of_code_are_one_or_none():
         ("which package do I install", "install"),
         ("confusion matrix", "how-to/torchmetrics"),
         ("values for each class", "how-to/torchmetrics"),
-        ("another learning rate", "how-to/resume"),
+        ("resume learning rate", "how-to/resume"),
         ("several validation loaders", "how-to/validation"),
         ("gradients in validation", "how-to/validation"),
         ("batch sampler", "data"),
