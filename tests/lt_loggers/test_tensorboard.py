@@ -78,12 +78,15 @@ def test_hyperparameters_reach_the_hparams_tab(tmp_path, accumulated):
     assert found["_hparams_/session_end_info"].session_end_info.status == 1  # STATUS_SUCCESS
 
 
-def test_metrics_of_hyperparameters_are_scalars(tmp_path, accumulated):
+@pytest.mark.parametrize(
+    ("metrics", "name", "value"), [({"best": 0.5}, "best", 0.5), (0.5, "hp_metric", 0.5), (0, "hp_metric", 0.0)]
+)
+def test_metrics_of_hyperparameters_are_scalars(tmp_path, accumulated, metrics, name, value):
     logger = TensorBoardLogger(tmp_path, default_hp_metric=False)
-    logger.log_hyperparams({"lr": 0.1}, {"best": 0.5})
+    logger.log_hyperparams({"lr": 0.1}, metrics)
     logger.save()
     read = accumulated(logger)
-    assert read.Scalars("best")[0].value == 0.5
+    assert read.Scalars(name)[0].value == value
     assert "_hparams_/session_start_info" in hparams_of(read)
 
 

@@ -110,8 +110,10 @@ class TensorBoardLogger(FolderLogger):
     # ---- logging -----------------------------------------------------------------------------------------------------
 
     def log_hyperparams(
-        self, params: Any = None, metrics: Mapping[str, Any] | None = None, step: float | None = None
+        self, params: Any = None, metrics: Mapping[str, Any] | float | None = None, step: float | None = None
     ) -> None:
+        """Add hyperparameters, and log ``metrics``; a number alone is ``hp_metric``."""
+        metrics = {"hp_metric": metrics} if isinstance(metrics, float | int) else metrics
         super().log_hyperparams(params, metrics, step)
         self._lt_hparams_due = not self._lt_hparams_shown and (self._default_hp_metric or bool(metrics))
 
@@ -157,10 +159,10 @@ class TensorBoardLogger(FolderLogger):
     def finalize(self, status: str) -> None:
         """Write the rest, and the run's status."""
         self.save()
-        if self._lt_hparams_shown and not process_rank():
+        if self._lt_hparams_shown:
             from lt_loggers.tensorboard import events
 
-            self._lt_events.append(events.hparams_end(time(), status))
+            self.add_event(events.hparams_end(time(), status))
             self.save()
 
     # ---- the file ----------------------------------------------------------------------------------------------------
@@ -189,7 +191,7 @@ class TensorBoardLogger(FolderLogger):
             content.append(events.hparams_start(time(), cells(self.hparams)))
         content += [events.scalars(at, round(step), row) for step, at, row in rows]
         waiting = self._lt_events[:]
-        file.append(b"".join([*content, *waiting]))
+        file.append(b"".join(content + waiting))
         self._lt_hparams_shown, self._lt_hparams_due = self._lt_hparams_shown or self._lt_hparams_due, False
         del self._lt_events[: len(waiting)]
 
