@@ -4,12 +4,14 @@ import sys
 
 import pytest
 import torch
+import yaml
 from torch import nn
 
 from lt_core import CheckpointError, CheckpointIO, LightningModule
 from lt_core.errors import LtWarning
 from lt_core.hparams import saved_hparams
 from lt_loggers.hparams_file import read_hparams_file
+from lt_loggers.params import as_yaml
 
 
 class Model(LightningModule):
@@ -123,3 +125,9 @@ def test_an_object_that_a_file_only_names_must_be_passed(tmp_path, path):
     file.write_text("width: !!python/object/apply:os.system ['touch owned']\n")
     with pytest.raises(CheckpointError, match=r"needs width \(saved by name only: os.system\).*LT660"):
         Model.load_from_checkpoint(path, hparams_file=file)
+
+
+def test_a_run_without_hyperparameters_writes_an_empty_file_and_imports_no_yaml(monkeypatch):
+    assert yaml.safe_dump({}, sort_keys=False) == "{}\n"
+    monkeypatch.setitem(sys.modules, "yaml", None)  # an import would raise
+    assert as_yaml({}) == "{}\n"
