@@ -214,6 +214,8 @@ def _kept(
     """
     from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, for those who ask
 
+    # autograd starts its threads by now: in that mode it would find a GPU, and no fork of this process could train
+    torch.zeros((), requires_grad=True).backward()  # type: ignore[no-untyped-call]
     kept = dict[int, Tensor]()
 
     def keep(tensor: Tensor) -> Tensor:

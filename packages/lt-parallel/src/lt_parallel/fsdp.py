@@ -195,6 +195,8 @@ class FSDP(Distributed):
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
     ) -> tuple[nn.Module, list[Optimizer]]:
         """Shard the module; one that is sharded already is left as it is."""
+        # autograd starts its threads by now: after DTensor's fake tensors it would find a GPU, and no fork could train
+        torch.zeros((), requires_grad=True).backward()  # type: ignore[no-untyped-call]
         precision.open(self.device)
         narrow = precision.compute_dtype if self._lt_mixed_precision is None else None
         self._lt_arguments["mp_policy"] = self._lt_mixed_precision or MixedPrecisionPolicy(
