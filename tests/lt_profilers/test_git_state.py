@@ -88,6 +88,18 @@ def test_the_users_settings_of_git_do_not_change_the_file(setting, repository, t
     assert (repository / "train.txt").read_text() == "b\n"
 
 
+def test_an_edit_in_the_second_of_the_commit_is_kept(repository, tmp_path):
+    git(repository, "config", "core.trustctime", "false")
+    for text in ("a = 1\n", "a = 2\n"):  # of one size, at one time, and the index is no newer
+        (repository / "train.py").write_text(text)
+        os.utime(repository / "train.py", (1e9, 1e9))
+        if text == "a = 1\n":
+            git(repository, "add", ".")
+            os.utime(repository / ".git" / "index", (1e9, 1e9))
+    _, text = kept(repository, tmp_path / "run")
+    assert "+a = 2" in text
+
+
 def test_a_repository_without_python_files_is_kept_too(repository, tmp_path):
     git(repository, "rm", "-r", "--cached", "train.py", "src")
     (repository / "train.py").unlink()

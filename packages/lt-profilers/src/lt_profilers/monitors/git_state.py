@@ -87,7 +87,8 @@ def _read(folder: str | os.PathLike[str]) -> tuple[str, bytes]:
     commit = git("rev-parse", "--verify", "HEAD").decode().strip()
     state = git("status", "--porcelain", "--branch").strip().replace(b"\n", b"\n# ")
     with TemporaryDirectory() as copies:
-        index = shutil.copy(Path(git("rev-parse", "--absolute-git-dir").decode().strip(), "index"), copies)
+        # with its time, by which git tells which files it must read
+        index = shutil.copy2(Path(git("rev-parse", "--absolute-git-dir").decode().strip(), "index"), copies)
         if git("ls-files", "--others", "--exclude-standard", "--", ":/*.py"):
             git("add", "--intent-to-add", "--", ":/*.py", GIT_INDEX_FILE=index)
         difference = git("diff", *_AS_GIT_APPLY_READS_IT, "HEAD", GIT_INDEX_FILE=index)
