@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import nox
@@ -71,13 +72,19 @@ def files_with(mark: str) -> list[str]:
 
 
 def marked_tests(
-    session: nox.Session, expression: str, mark: str, *command: str, timeout: str = TIMEOUT, **env: str
+    session: nox.Session,
+    expression: str,
+    mark: str,
+    *command: str,
+    timeout: str = TIMEOUT,
+    spread: tuple[str, ...] = (),
+    **env: str,
 ) -> None:
     """Run the tests that carry a mark, from the files that hold any."""
     files = files_with(mark)
     if not files:
         session.error(f"no test is marked {mark!r}")
-    uv_run(session, *command, "pytest", "-m", expression, timeout, *(session.posargs or files), **env)
+    uv_run(session, *command, "pytest", "-m", expression, timeout, *(session.posargs or (*spread, *files)), **env)
 
 
 def need_program(session: nox.Session, program: str, why: str) -> None:
@@ -101,21 +108,26 @@ def own_siblings(package: str) -> list[str]:
     return sorted(found)
 
 
+WHEELS: dict[str, str] = {}
+
+
 def build_wheels(session: nox.Session, packages: list[str]) -> list[str]:
-    """Build wheels of packages of the workspace; return their paths."""
+    """Return the paths of wheels of packages of the workspace; the first call builds all, once for all sessions."""
     folder = ROOT / ".nox" / "wheels"
-    shutil.rmtree(folder, ignore_errors=True)
-    for package in packages:
-        session.run(UV, "build", "-q", "--wheel", "--package", package, "-o", str(folder), external=True)
-    return [str(wheel) for wheel in sorted(folder.glob("*.whl"))]
+    if not WHEELS:
+        shutil.rmtree(folder, ignore_errors=True)
+        session.run(UV, "build", "-q", "--wheel", "--all-packages", "-o", str(folder), external=True)
+        WHEELS.update({wheel.name.partition("-")[0]: str(wheel) for wheel in folder.glob("*.whl")})
+    return [WHEELS[import_name(package)] for package in packages]
 
 
-def constraints(session: nox.Session) -> str:
+@cache
+def constraints() -> str:
     """Write the versions of the project's environment to a file: other environments then use what uv's cache holds."""
     target = ROOT / ".nox" / "constraints.txt"
     target.parent.mkdir(exist_ok=True)
     export = ("--no-hashes", "--no-emit-workspace", "--no-emit-project", "--no-annotate", "--no-header")
-    session.run(UV, "export", "-q", *export, "-o", str(target), external=True, silent=True)
+    subprocess.run([UV, "export", "-q", *export, "-o", str(target)], stdout=subprocess.DEVNULL, check=True, cwd=ROOT)
     return str(target)
 
 
@@ -181,7 +193,8 @@ def tests_cpu(session: nox.Session) -> None:
 @nox.session(name="tests-ddp")
 def tests_ddp(session: nox.Session) -> None:
     """Tests on two processes that talk by gloo."""
-    marked_tests(session, "ddp and not (slow or cuda or xla or multinode or faults or conformance)", "ddp")
+    expression = "ddp and not (slow or cuda or xla or multinode or faults or conformance)"
+    marked_tests(session, expression, "ddp", spread=SPREAD)
 
 
 # Other hardware, other shapes
@@ -311,8 +324,8 @@ def run_alone(session: nox.Session, package: str, core: str | None = None) -> No
     beside = {*own_siblings(package), *BESIDE.get(package, ()), "lt-testing"} - ({"lt-core"} if core else set())
     wheels = build_wheels(session, sorted(beside))
     if core is not None:
-        wheels.append(str(RELEASE["wheel_of"](core, ROOT / ".nox" / "wheels")))
-    pins = constraints(session)
+        wheels.append(str(RELEASE["wheel_of"](core, ROOT / ".nox" / "old-wheels")))
+    pins = constraints()
     python = fill_environment(session, "isolated", "-c", pins, *wheels, *RUNNER, *WITH.get(package, ()))
     folder = ROOT / "tests" / import_name(package)
     command = (python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *SPREAD, str(folder))
@@ -334,7 +347,7 @@ def minimums(session: nox.Session) -> None:
     core = max(admitted, key=lambda tag: RELEASE["Version"](tag.rpartition("-v")[2])) if all(admitted) else None
     ours = [package for package in PACKAGES if package != "lt-core" or core is None]
     projects = [word for package in ours for word in ("-e", f"packages/{package}")]
-    projects += [] if core is None else [str(RELEASE["wheel_of"](core, ROOT / ".nox" / "wheels"))]
+    projects += [] if core is None else [str(RELEASE["wheel_of"](core, ROOT / ".nox" / "old-wheels"))]
     runner = ("pytest==9.2.*", "pytest-timeout==2.4.*", "pytest-xdist==3.8.*")
     beside = ("scikit-learn==1.9.*", "torchvision==0.24.*", "torchmetrics==1.*", "rich==13.*", "safetensors==0.5.*")
     lowest = ("--resolution", "lowest-direct")
@@ -354,7 +367,7 @@ def build(session: nox.Session) -> None:
     uv_run(session, "python", "tools/wheels.py", "build", str(target), *PACKAGES, *ENGINES)
     modules = tuple(import_name(package) for package in PACKAGES)
     wheels = [str(wheel) for wheel in sorted(target.glob("*.whl")) if wheel.name.partition("-")[0] in modules]
-    python = fill_environment(session, "isolated", "-c", constraints(session), *wheels)
+    python = fill_environment(session, "isolated", "-c", constraints(), *wheels)
     session.run(python, "tools/wheels.py", "load", *PACKAGES, external=True)
 
 
@@ -379,7 +392,7 @@ def run_beside_ours(session: nox.Session, project: Path, tests: Path) -> None:
     session.run(UV, "build", "-q", "--wheel", str(project), "-o", str(folder), external=True)
     theirs = [f"{wheel}[test]" for wheel in folder.glob("*.whl")]
     ours = build_wheels(session, PACKAGES)
-    python = fill_environment(session, "isolated", "-c", constraints(session), *ours, *theirs, *RUNNER)
+    python = fill_environment(session, "isolated", "-c", constraints(), *ours, *theirs, *RUNNER)
     session.run(python, "-m", "pytest", TIMEOUT, str(tests), *session.posargs, external=True)
 
 
@@ -401,7 +414,7 @@ def old_plugins(session: nox.Session) -> None:
         session.run(UV, "build", "-q", "--wheel", str(project.parent), "-o", str(folder), external=True)
     theirs = [f"{wheel}[test]" for wheel in sorted(folder.glob("*.whl"))]
     ours = build_wheels(session, PACKAGES)
-    python = fill_environment(session, "isolated", "-c", constraints(session), *ours, *theirs, *RUNNER)
+    python = fill_environment(session, "isolated", "-c", constraints(), *ours, *theirs, *RUNNER)
     # the conftest.py of the folder above leaves these tests out of the others
     command = (python, "-m", "pytest", "--noconftest", TIMEOUT, *SPREAD_ALL, str(OLD_PLUGINS))
     session.run(*command, *session.posargs, external=True)
