@@ -39,7 +39,7 @@ def cells(params: Mapping[str, Any]) -> dict[str, bool | int | float | str]:
     """Return nested hyperparameters in one level, each a bool, number or text: ``{"a": {"b": 1}}`` -> ``{"a/b": 1}``;
     lists of dicts too.
     """
-    return {n: v if isinstance(v, (int, float, str)) else str(v) for n, v in _flat(plain(params)).items()}
+    return {n: v if isinstance(v, int | float | str) else str(v) for n, v in _flat(plain(params)).items()}
 
 
 def as_yaml(params: Mapping[str, Any]) -> str:
@@ -54,9 +54,9 @@ def as_yaml(params: Mapping[str, Any]) -> str:
 def _json_form(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(name): _json_form(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list | tuple):
         return [_json_form(item) for item in value]
-    return value if value is None or isinstance(value, (int, float, str)) else str(value)
+    return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
 def _flat(params: dict[str, Any]) -> dict[str, Any]:
