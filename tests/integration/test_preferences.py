@@ -93,6 +93,17 @@ def test_a_clipped_ratio_pays_no_more_and_has_no_gradient(grpo):
     assert (log_probs.grad[:, 0] != 0).tolist() == [True, True, False, True, True, False]
 
 
+def test_the_divergence_is_estimated_without_being_negative_and_draws_the_model_back(grpo):
+    policy, reference = torch.tensor([0.6, 0.3, 0.1]).log(), torch.tensor([0.2, 0.3, 0.5]).log()
+    each = torch.stack([grpo.divergence(policy[i : i + 1], reference[i : i + 1]) for i in range(3)])
+    assert (each >= 0).all()
+    exact = torch.distributions.kl_divergence(*map(torch.distributions.Categorical, (policy.exp(), reference.exp())))
+    assert (policy.exp() * each).sum().item() == pytest.approx(exact.item())  # the mean over what the model draws
+    moved = policy.clone().requires_grad_()
+    grpo.divergence(moved, reference).backward()
+    assert (moved.grad.sign() == (policy - reference).sign()).all()
+
+
 def test_the_rule_counts_numbers_that_follow_and_needs_no_model(grpo):
     rewards = grpo.reward(torch.tensor([[6], [0]]), torch.tensor([[7, 0, 1, 5], [0, 0, 0, 0]]))
     assert rewards.tolist() == [0.75, 0.0]
