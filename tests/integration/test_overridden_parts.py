@@ -186,6 +186,58 @@ def test_plug_ins_find_members_of_lightnings_strategies():
     assert all(torch.equal(value, saved[name] + 1) for name, value in module.state_dict().items())
 
 
+class Growing(Net):
+    """Has its layer replaced after the first epoch, as networks have that grow or are pruned."""
+
+    def __init__(self, optimizer, manual):
+        super().__init__()
+        self.optimizer, self.automatic_optimization = optimizer, not manual
+
+    def training_step(self, batch, batch_idx):
+        loss = self.layer(batch).square().sum()
+        if not self.automatic_optimization:
+            self.optimizers().zero_grad()
+            self.manual_backward(loss)
+            self.optimizers().step()
+        return loss
+
+    def grow(self):
+        with torch.no_grad():
+            self.layer.weight = torch.nn.Parameter(torch.cat([self.layer.weight, torch.ones(1, 2)]))
+            self.layer.bias = torch.nn.Parameter(torch.cat([self.layer.bias, torch.ones(1)]))
+
+    def on_train_epoch_end(self):
+        if self.current_epoch == 0:
+            self.grow()
+            self.trainer.strategy.setup_optimizers(self.trainer)
+
+    def configure_optimizers(self):
+        made = self.optimizer(self.parameters(), lr=0.1)
+        return [made], [torch.optim.lr_scheduler.StepLR(made, 1)] if self.automatic_optimization else []
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step:UserWarning")
+@pytest.mark.parametrize("manual", [False, True])
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_optimizers_set_up_again_train_the_parameters_that_came(optimizer, manual):
+    torch.manual_seed(0)
+    mine, plain, batches = Growing(optimizer, manual), Growing(optimizer, manual), [torch.ones(1, 2), torch.eye(2)]
+    plain.load_state_dict(mine.state_dict())
+    trainer_class()(accelerator="cpu", devices=1, max_epochs=3, **QUIET).fit(mine, batches)
+    (made,), schedulers = plain.configure_optimizers()
+    for epoch in range(3):
+        for batch in batches:
+            made.zero_grad()
+            plain.layer(batch).square().sum().backward()
+            made.step()
+        if epoch == 0:
+            plain.grow()
+            (made,), schedulers = plain.configure_optimizers()
+        for scheduler in schedulers:  # after the hook: the new one too, as in 2.6.6
+            scheduler.step()
+    assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), plain.parameters(), strict=True))
+
+
 @pytest.mark.parametrize("name", ["ddp", "fsdp", "single_device"])
 def test_a_registry_has_the_entries_of_packages(name):
     entry = STRATEGIES[name]

@@ -132,6 +132,16 @@ def _load_optimizers(strategy: Any, trainer: Any) -> Callable[[Any], None]:
     return load
 
 
+def _setup_optimizers(strategy: Any, trainer: Any) -> Callable[..., None]:
+    def setup(*given: Any) -> None:
+        """Call configure_optimizers again in the middle of a fit: parameters were replaced."""
+        training = trainer._run.training
+        training._made()
+        training.mark_dirty()
+
+    return setup
+
+
 def _set_checkpoint_io(trainer: Any, io: Any) -> None:
     trainer._parts.checkpoint_io = _expected(CheckpointIO, "checkpoint_io", io)
 
@@ -196,6 +206,7 @@ class StrategyFace(Face):
         "restore_checkpoint_after_setup": lambda strategy, trainer: strategy.capabilities.sharded_parameters,
         "save_checkpoint": _save_checkpoint,
         "tensor_init_context": lambda strategy, trainer: trainer.init_module,
+        "setup_optimizers": _setup_optimizers,
         "strategy_name": lambda strategy, trainer: "single_device" if strategy.one_process else strategy.name,
     }
     sets: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {
