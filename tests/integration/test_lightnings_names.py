@@ -62,6 +62,32 @@ def test_a_name_without_a_counterpart_says_what_to_use_when_it_is_made_and_not_b
         deepspeed(stage=3)
 
 
+@pytest.mark.parametrize(
+    ("place", "module"),
+    [
+        ("cli:Namespace", "jsonargparse"),
+        ("cli:ArgumentParser", "jsonargparse"),
+        ("cli:ActionConfigFile", "jsonargparse"),
+        ("loggers.logger:Namespace", "argparse"),
+        ("core.module:Tensor", "torch"),
+        ("callbacks.finetuning:ModuleDict", "torch.nn"),
+        ("callbacks.callback:Optimizer", "torch.optim"),
+        ("core.datamodule:DataLoader", "torch.utils.data"),
+        ("callbacks.model_checkpoint:Path", "pathlib"),
+        ("utilities.types:Union", "typing"),
+        ("callbacks.spike:Mapping", "collections.abc"),
+    ],
+)
+def test_a_name_that_a_module_of_lightning_only_imports_is_that_of_its_origin(name, place, module):
+    assert name(place) is getattr(import_module(module), place.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("place", [":Tensor", "core.module:NoClass", "core.module:compile"])
+def test_other_names_are_import_errors(name, place):
+    with pytest.raises(AttributeError, match="LT168"):
+        name(place)
+
+
 def test_a_private_name_that_nobody_answers_is_an_import_error_with_the_way_of_lt(name):
     with pytest.raises(AttributeError, match="lt has no counterpart of .*_get_full_state_dict_context.*LT168"):
         name("strategies.fsdp:_get_full_state_dict_context")

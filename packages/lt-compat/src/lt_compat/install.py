@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from lt_compat.names.counterparts import ROOTS, counterpart, module_in_lt, path_below_root, why_gone
-from lt_compat.names.elsewhere import BEFORE, origin_of
+from lt_compat.names.elsewhere import BEFORE, imported, origin_of
 from lt_compat.names.stand_ins import is_public, modules, stand_in
 
 __all__ = ["VERSION", "install", "main"]
@@ -209,6 +209,8 @@ class _Answer(ModuleType):
         advice = why_gone(self._below, name)
         if is_public(self._below, name):
             return stand_in(name, advice)
+        if self._below and not advice and (origin := imported(name)):
+            return _imported(origin)
         raise AttributeError(
             f"lt has no counterpart of {self.__name__}.{name}{f': {advice}' if advice else ''}. [LT168]",
             name=name,

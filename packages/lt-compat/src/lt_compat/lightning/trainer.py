@@ -156,6 +156,8 @@ def trainer_class() -> type:
         def fit(self, *given: Any, **arguments: Any) -> Any:
             """Train; ``ckpt_path="last"`` begins anew where there is none, as Lightning's does, with its warning."""
             model = given[0] if given else arguments.get("model")
+            for logger in self.loggers:
+                logger._lt_fitted_in = ""  # one that another fit had goes on in its run
             with _in_call(self, "fit"), taking_loose_optimizers(model):
                 try:
                     result = _called(base.fit, self, *given, **arguments)

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from lt_compat.names.paths import NAMES as PATHS
 
-__all__ = ["BEFORE", "origin_of"]
+__all__ = ["BEFORE", "imported", "origin_of"]
 
 _TABLE = """
 lt_compat.lightning.registries:ACCELERATORS = ACCELERATOR_REGISTRY AcceleratorRegistry
@@ -66,6 +66,7 @@ lt_compat.lightning.summary:LayerSummary = LayerSummary
 lt_compat.lightning.summary:ModelSummary = summarize utilities.model_summary:ModelSummary
 lt_compat.lightning.summary:get_human_readable_count = get_human_readable_count
 lt_core.errors:UsageError = MisconfigurationException
+jsonargparse:Namespace = cli:Namespace
 """
 """Objects in place of lt's own of the same name."""
 
@@ -134,7 +135,12 @@ lt_compat.lightning.logger_names:sanitize_callables = _sanitize_callable_params
 lt_compat.lightning.logger_names:scan = _scan_checkpoints
 lt_strategies.launch.processes:SpawnLauncher = _MultiProcessingLauncher
 lt_strategies.launch.script:ScriptLauncher = _SubprocessScriptLauncher
+jsonargparse:ActionConfigFile = ActionConfigFile
+jsonargparse:ArgumentParser = ArgumentParser
+argparse:Namespace = Namespace
 """
+_IMPORTED = "collections.abc", "typing", "pathlib", "torch.nn", "torch.optim", "torch.utils.data", "torch"
+"""What Lightning's modules import from: code imports these names from there too, as editors offer them."""
 
 
 def _read(table: str) -> dict[str, str]:
@@ -153,3 +159,9 @@ def origin_of(name: str) -> str:
     lt = import_module("lt.names").NAMES if find_spec("lt") is not None else {}
     everywhere = {each: origin for names in (*PATHS.values(), *lt.values()) for each, origin in names.items()}
     return _read(_OTHERS).get(name) or everywhere.get(name, "")
+
+
+def imported(name: str) -> str:
+    """Return ``module:attribute`` of a class of Python's or torch's; an empty string for others."""
+    found = (f"{module}:{name}" for module in _IMPORTED if hasattr(import_module(module), name))
+    return next(found, "") if name[0].isupper() else ""
