@@ -1,4 +1,4 @@
-"""The README's data module: pickled samples written into tar files, shuffled and batched, two workers; fit, test, predict"""
+"""The README's data module: pickled samples in tar files, shuffled and batched by two workers; fit, test, predict"""
 
 # requires: bionemo-webdatamodule==1.0.0
 # domain: biology
