@@ -82,6 +82,22 @@ def test_a_name_that_a_module_of_lightning_only_imports_is_that_of_its_origin(na
     assert name(place) is getattr(import_module(module), place.rpartition(":")[2])
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "plugins:_PLUGIN_INPUT",
+        "plugins.precision.deepspeed:_PRECISION_INPUT",
+        "trainer.connectors.accelerator_connector:_LITERAL_WARN",
+        "trainer.connectors.logger_connector.logger_connector:_PBAR_DICT",
+        "utilities.types:_NUMBER",
+        "callbacks.pruning:_PARAM_LIST",
+    ],
+)
+def test_a_private_alias_of_types_is_any_type(name, place):
+    assert name(place) is Any
+    assert name(place) | None
+
+
 @pytest.mark.parametrize("place", [":Tensor", "core.module:NoClass", "core.module:compile"])
 def test_other_names_are_import_errors(name, place):
     with pytest.raises(AttributeError, match="LT168"):

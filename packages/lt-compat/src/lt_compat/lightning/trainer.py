@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -179,10 +180,15 @@ def trainer_class() -> type:
                 return result
 
         def __setattr__(self, name: str, value: Any) -> None:
-            super().__setattr__(name, as_lts_value(name, value))
+            if "_limits" not in vars(self) and hasattr(type(self), name):  # a subclass, before it calls __init__
+                self.__dict__[name] = value
+            else:
+                super().__setattr__(name, as_lts_value(name, value))
 
         def __getattr__(self, name: str) -> Any:
             """Name the attribute to read in place of Lightning's connectors."""
+            if name in vars(self):
+                return vars(self)[name]
             if name in TRAINER_PARTS:
                 raise AttributeError(
                     f"trainer.{name} is not there: {TRAINER_PARTS[name]}. [LT917]", name=name, obj=self
@@ -239,6 +245,8 @@ def _in_call(trainer: Any, fn: str) -> Iterator[None]:
             yield
         evaluated(trainer, fn, at_end=True)
     finally:
+        for logger in [*getattr(sys.modules.get("lt_loggers.buffered"), "unwritten", ())]:
+            logger.save()  # of a subclass's own trainer.logger, of a user's call: Lightning's write sooner
         _warn_of_shuffling(trainer, {"fit": "val", "validate": "val"}.get(fn, fn))
         if isinstance(trainer.accelerator, Methods):
             trainer.accelerator.teardown()
