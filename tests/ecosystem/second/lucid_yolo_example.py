@@ -2,7 +2,6 @@
 
 # requires: lucid-yolo==0.5.0.dev2
 # domain: vision
-# differs: its shuffling loader has a generator of its own, which lt uses as the loop by hand does
 
 import csv
 import json

@@ -2,7 +2,6 @@
 
 # requires: torch-harness[lightning]==0.10.1
 # domain: tuning
-# differs: a batch without a loss counts as an optimizer step on Lightning, and is none on lt; the weights are equal
 
 from datetime import timedelta
 from pathlib import Path
