@@ -1,8 +1,8 @@
-"""The README's quick start on made pictures, the encoder not pretrained: fine-tuning for rings, best file, predictions"""
+"""The README's quick start on made pictures, the encoder untrained: fine-tuning for rings, best file, predictions"""
 
 # requires: zoobot[pytorch]==2.9.0
 # domain: astronomy
-# differs: the rates of `LearningRateMonitor` in `callback_metrics` have 32 bits on Lightning, 64 on lt; all else is equal
+# differs: rates of `LearningRateMonitor` in `callback_metrics` have 32 bits on Lightning, 64 on lt; all else is equal
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from zoobot.pytorch.training import finetune
 
 def draw_galaxies(count):
     draws, rows = np.random.default_rng(0), []
-    far = np.hypot(*np.mgrid[-1 : 1 : 48j, -1 : 1 : 48j])
+    far = np.hypot(*np.mgrid[-1:1:48j, -1:1:48j])
     Path("pictures").mkdir()
     for number in range(count):
         ring = number % 2
