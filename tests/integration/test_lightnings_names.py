@@ -98,6 +98,27 @@ def test_a_private_alias_of_types_is_any_type(name, place):
     assert name(place) | None
 
 
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [("logs", True), ("/logs", True), (".", True), ("file:///logs", True), ("s3://logs", False), ("gs://a/b", False)],
+)
+def test_a_path_is_local_or_not_as_lightning_says(name, path, local):
+    is_local = import_module("lightning.fabric.utilities.cloud_io")._is_local_file_protocol
+    assert is_local(path) is local
+
+
+def test_a_constructor_under_lightnings_decorator_reads_the_environment_once(name, monkeypatch):
+    monkeypatch.setenv("PL_TRAINER_MAX_EPOCHS", "3")
+
+    class Mine(name(":Trainer")):
+        @name("utilities.argparse:_defaults_from_env_vars")
+        def __init__(self, mine=1, **arguments):
+            super().__init__(**arguments)
+            self.mine = mine
+
+    assert (Mine(mine=2, **QUIET).max_epochs, Mine(**QUIET, max_epochs=5).max_epochs) == (3, 5)
+
+
 @pytest.mark.parametrize("place", [":Tensor", "core.module:NoClass", "core.module:compile"])
 def test_other_names_are_import_errors(name, place):
     with pytest.raises(AttributeError, match="LT168"):

@@ -21,7 +21,6 @@ QUIET = {
         ("check_val_every_n_epoch", 2),
         ("logger", None),
         ("callbacks", ["none of a Trainer"]),
-        ("_loggers", []),
     ],
 )
 def test_an_attribute_of_the_trainer_can_be_set_before_its_constructor_which_then_sets_its_own(name, value):
@@ -59,3 +58,14 @@ def test_rows_of_a_logger_that_a_subclass_answers_are_written_when_fit_returns(k
     assert any("metrics.csv" in path.name or "tfevents" in path.name for path in before)
     mine.save()
     assert {path: path.stat().st_size for path in tmp_path.rglob("*.*")} == before
+
+
+def test_loggers_that_a_subclass_puts_into_the_private_list_are_the_trainers(tmp_path):
+    class WithOthers(trainer_class()):
+        def __init__(self, **arguments):
+            super().__init__(**arguments)
+            self._loggers = [CSVLogger(tmp_path, "mine", "once")]
+
+    trainer = WithOthers(**QUIET, max_steps=1)
+    assert trainer._loggers == trainer.loggers
+    assert trainer.log_dir == str(tmp_path / "mine/once")

@@ -131,3 +131,14 @@ def wrap_for_checkpointing(
 
     if activation_checkpointing_kwargs:
         apply_activation_checkpointing(module, **activation_checkpointing_kwargs)
+
+
+def reads_environment(method: Any) -> Any:
+    """Return a Trainer's constructor as it is: lt's reads ``PL_TRAINER_*`` itself."""
+    return method
+
+
+def is_local(path: Any) -> bool:
+    """Return whether a path, or a URL, is one of this machine."""
+    protocol, is_url, _ = str(path).partition("://")
+    return not is_url or protocol == "file"

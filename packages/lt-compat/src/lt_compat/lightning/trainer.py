@@ -127,6 +127,14 @@ def trainer_class() -> type:
             self.mark_dirty()
 
         @property
+        def _loggers(self) -> Any:
+            return self._parts.loggers
+
+        @_loggers.setter
+        def _loggers(self, loggers: Any) -> None:
+            self._parts.loggers[:] = loggers
+
+        @property
         def _checkpoint_connector(self) -> CheckpointConnector:
             return CheckpointConnector(self)
 
