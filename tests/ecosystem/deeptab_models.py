@@ -3,7 +3,6 @@
 # requires: deeptab==2.1.0
 # domain: tabular
 # compat: --pickle
-# differs: its loader has a generator of its own, which lt uses as the loop by hand does
 
 import numpy as np
 import pandas as pd
