@@ -1,5 +1,7 @@
 """Users' modules and datamodules have private attributes of any name; lt's own begin with _lt_, or are Lightning's."""
 
+import copy
+
 import pytest
 import torch
 
@@ -47,9 +49,11 @@ class Data(LightningDataModule):
         return [torch.ones(1, 2)]
 
 
+QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+
+
 def fitted(module, **members):
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    trainer = Trainer(accelerator="cpu", devices=1, max_epochs=1, **quiet)
+    trainer = Trainer(accelerator="cpu", devices=1, max_epochs=1, **QUIET)
     trainer.fit(module, datamodule=Data())
     return trainer
 
@@ -84,6 +88,21 @@ def test_a_module_may_have_an_attribute_of_any_private_name(name, width):
     setattr(module, name, [1, 2])
     fitted(module)
     assert getattr(module, name) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["_trainer", "_loaders", "_parts", "_run", "_state"])
+def test_a_datamodule_may_have_an_attribute_of_any_private_name(name):
+    class Data(LightningDataModule):
+        def train_dataloader(self):
+            found.append((getattr(self, name), self.trainer is trainer))
+            return [torch.ones(1, 2)]
+
+    found, data = [], Data()
+    setattr(data, name, [1, 2])
+    trainer = Trainer(accelerator="cpu", devices=1, max_epochs=1, **QUIET)
+    trainer.fit(Net(), datamodule=data)
+    assert found == [([1, 2], True)]
+    assert getattr(copy.copy(data), name) == [1, 2]
 
 
 def test_to_may_forget_to_return_the_module():

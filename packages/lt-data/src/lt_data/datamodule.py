@@ -107,16 +107,16 @@ class LightningDataModule(DataSource, HyperparametersMixin):
     @property
     def trainer(self) -> TrainerAPI | None:
         """The Trainer of the present run, or None."""
-        reference = self.__dict__.get("_trainer")
+        reference = self.__dict__.get("_lt_trainer")
         return None if reference is None else reference()
 
     @trainer.setter
     def trainer(self, trainer: TrainerAPI | None) -> None:
-        self.__dict__["_trainer"] = None if trainer is None else weakref.ref(trainer)
+        self.__dict__["_lt_trainer"] = None if trainer is None else weakref.ref(trainer)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the Trainer out of copies and pickles."""
-        return {name: value for name, value in self.__dict__.items() if name != "_trainer"}
+        return {name: value for name, value in self.__dict__.items() if name != "_lt_trainer"}
 
     # ---- ways to make one --------------------------------------------------------------------------------------------
 
