@@ -58,6 +58,8 @@ SAMPLE = [
     "fit(net(train_dataloader=lambda self, data: None))",
     "run('predict', net(predict_dataloader=lambda self, data, size=None: None))",
     "fit(datamodule=holding(Data(), predict_dataloader=lambda data: None))",
+    "fit(net(configure_callbacks=lambda self: [C.EarlyStopping('v'), C.EarlyStopping('v')]))",
+    "fit(net(configure_callbacks=lambda self: [same := pl.Callback(), same]))",
     "cli('test', '--ckpt_path', saved(Net(scale=2.0)))",
     "cli('fit', '--ckpt_path', saved(Net(scale=2.0)), '--trainer.max_epochs=2')",
     "fit(returning(lambda m, o: {'optimizer': o, 'nope': 1}))",

@@ -253,6 +253,9 @@ def _as_imported(top: str) -> None:
             logger.propagate = root == "lightning"
     import_module("lt_compat.lightning.error_types").caught_by_lightnings_types()
     import_module("lt_core.module").LightningModule.fabric = _FabricOfModule()
+    wrapper: Any = import_module("lt_core.optimizer").LightningOptimizer
+    # Lightning counts steps in them: code replaces them, so that a batch counts once, as it does in lt
+    wrapper._on_before_step = wrapper._on_after_step = lambda self: None
     with suppress(ImportError):
         utilities = import_module("lightning_utilities.core.rank_zero")
         ours: Any = import_module("lt_compat.lightning.rank_zero").rank_zero_only

@@ -47,6 +47,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT571",
         "LT572",
         "LT574",
+        "LT575",
         "LT584",
         "LT596",
         "LT604",

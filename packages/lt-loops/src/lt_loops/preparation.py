@@ -11,7 +11,6 @@ from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, warn
 from lt_core.files.checkpoint_header import Header
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
-from lt_core.module import LightningModule
 from lt_core.seed import capture_generators
 from lt_core.strategy import Strategy
 from lt_core.terminal import short_path, waiting
@@ -36,7 +35,7 @@ def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore module and callbacks."""
     job, origin, says, fits, policy = run.job, run.origin, run.speaks, run.stage == "fit", run.job.policy
     datamodule = job.loaders.datamodule
-    run.callbacks[:] = _with_those_of(run.module, run.callbacks)
+    run.callbacks[:] = _with_those_of(run)
     run.training.unsaved_known = not any(callback.role in WRITERS for callback in run.callbacks)  # nobody saves
     run.attach()  # once more, for callbacks that configure_callbacks brought; it may read self.trainer itself
     # mistakes come first: preparing the data may take hours
@@ -171,11 +170,11 @@ def _warn_of_other_steps(saved: Saved, window: int, data: TrainingData) -> None:
         )
 
 
-def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[Callback]:
+def _with_those_of(run: Run) -> list[Callback]:
     """Return the callbacks and the module's own, in the order in which they are called."""
-    brought: Any = module.configure_callbacks() if callable(module.configure_callbacks) else None
-    brought = [] if brought is None else brought
-    extra: list[Any] = list(brought) if isinstance(brought, Iterable) else [brought]
+    configure: Any = run.module.configure_callbacks
+    brought = configure() if callable(configure) else None
+    extra: list[Any] = list(brought or ()) if isinstance(brought, Iterable | None) else [brought]
     for callback in extra:
         if not isinstance(callback, Callback):
             raise ConfigTypeError(
@@ -183,12 +182,12 @@ def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[C
                 "instances.",
                 code="LT213",
             )
-    replaced = {type(callback) for callback in extra}
-    kept = [cb for cb in callbacks if type(cb) not in replaced or cb in extra]
+    kept = [cb for cb in run.callbacks if cb in extra or type(cb) not in map(type, extra)]
     ordered = order_callbacks(kept + [cb for cb in extra if cb not in kept])
-    problem = repeated("the list of callbacks, with those of configure_callbacks,", ordered)
-    if problem is not None:
-        raise ConfigError(f"{problem.text[0].upper()}{problem.text[1:]}", code="LT575")
+    if problem := repeated("The list of callbacks, with those of configure_callbacks,", ordered):
+        if not run.job.policy.repeated_names:
+            raise ConfigError(problem.text, code="LT575")
+        warn(problem.text, code="LT575")
     return ordered
 
 

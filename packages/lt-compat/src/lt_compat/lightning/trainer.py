@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cache, wraps
+from importlib.metadata import entry_points
 from inspect import Parameter, signature
 from typing import Any
 
@@ -208,6 +209,7 @@ def trainer_class() -> type:
         arguments = as_lts(arguments)
         with silenced([*_codes_filtered_by_text(), "LT197"]):  # enable_autolog_hparams, which Lightning has
             base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
+        super(Trainer, self).callbacks.extend(_of_installed_packages())
         strategy = super(Trainer, self).strategy
         if isinstance(strategy, ParallelMembers):
             names = ("parallel_devices", "cluster_environment")
@@ -234,6 +236,14 @@ def trainer_class() -> type:
         if "trainer" in getattr(hook, "__annotations__", ()):
             hook.__annotations__["trainer"] = Trainer
     return Trainer
+
+
+def _of_installed_packages() -> Iterator[Any]:
+    """Yield the callbacks that installed packages add to every Trainer of Lightning."""
+    groups = "lightning.pytorch.callbacks_factory", "pytorch_lightning.callbacks_factory"
+    for factory in {each.value: each for group in groups for each in entry_points(group=group)}.values():
+        made = factory.load()()
+        yield from made if isinstance(made, list) else [made]
 
 
 def _settable(name: str) -> property:

@@ -71,6 +71,7 @@ jsonargparse:Namespace = cli:Namespace
 """Objects in place of lt's own of the same name."""
 
 _OTHERS = """
+types:NoneType = _MockOptimizer
 torch.cuda:is_available = is_cuda_available
 torch.cuda:device_count = num_cuda_devices
 torch.distributed:ReduceOp = ReduceOp
