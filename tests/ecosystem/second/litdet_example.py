@@ -1,0 +1,5 @@
+"""Detection in medical images."""
+
+# requires: litdet
+# domain: medicine
+# refused: every release pins lightning below 2.6
