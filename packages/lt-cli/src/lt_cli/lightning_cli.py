@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from inspect import signature
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from torch.optim.lr_scheduler import LRScheduler
 from lt_cli.config.argument_parser import LightningArgumentParser
 from lt_cli.config.complaints import subclasses, told_inside
 from lt_cli.config.optimizers import arrange_optimizers, described, give_optimizers
-from lt_cli.config.plugin_classes import import_named_plugins, spell_out_plugins
 from lt_cli.config.saved import SaveConfigCallback
 from lt_cli.config.unwritten import ChecksHyperparameters, take_saved, unwritten
 from lt_cli.help.outline import TRAINING, plugin_page
@@ -70,6 +70,8 @@ class LightningCLI:
         load_from_checkpoint_support: kept for compatibility. No file says which classes are made: objects that a model
             was given are given again to ``load_from_checkpoint``, or the saved ``config.yaml`` makes them.
     """
+
+    _lt_given: Any = None
 
     def __init__(
         self,
@@ -184,7 +186,6 @@ class LightningCLI:
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Set :attr:`config` from ``args``, or from the command line of this process."""
-        self._lt_given: Any = None
         if isinstance(args, dict | Namespace):
             self._lt_given = args
             parser.args, parser.given = [], args if isinstance(args, dict) else args.as_dict()
@@ -194,23 +195,20 @@ class LightningCLI:
         if asked := plugin_page(words) or self._lt_built_later_page(words):
             print(asked, end="")
             raise SystemExit(0)
-        spelt = spell_out_plugins(words)
-        import_named_plugins(spelt)
-        self.config = parser.parse_args(spelt)
+        self.config = parser.parse_args(words)
 
     @staticmethod
     def _lt_built_later_page(words: list[str]) -> str:
         """Return the list for ``--optimizer.help`` and ``--lr_scheduler.help`` where no class follows."""
         kinds: dict[str, type] = {"--optimizer.help": Optimizer, "--lr_scheduler.help": LRScheduler}
-        for word, following in zip(words, [*words[1:], "--"], strict=False):
+        for word, following in pairwise([*words, "--"]):
             if word in kinds and following.startswith("-"):
                 known = {kind.__name__: kind for kind in subclasses(kinds[word]) if not kind.__name__.startswith("_")}
                 lines = [
-                    f"  {name:28}{(known[name].__doc__ or '').strip().partition(chr(10))[0]}" for name in sorted(known)
+                    f"  {name:28}{(known[name].__doc__ or '').strip().partition(chr(10))[0]}".rstrip()
+                    for name in sorted(known)
                 ]
-                return "\n".join(
-                    [f"{word.removesuffix('.help')} takes a class:", *(line.rstrip() for line in lines), ""]
-                )
+                return "\n".join([f"{word.removesuffix('.help')} takes a class:", *lines, ""])
         return ""
 
     # ---- the objects -------------------------------------------------------------------------------------------------
@@ -305,13 +303,8 @@ class LightningCLI:
         return made if isinstance(made, type) else class_from_function(made)
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Any]) -> Any:
-        present = config.get("callbacks") or []
-        default = self.trainer_defaults.get("callbacks") or []
-        found = [
-            *(present if isinstance(present, list) else [present]),
-            *callbacks,
-            *(default if isinstance(default, list) else [default]),
-        ]
+        parts = config.get("callbacks") or [], callbacks, self.trainer_defaults.get("callbacks") or []
+        found = [callback for part in parts for callback in (part if isinstance(part, list) else [part])]
         if self._get(self.config, "ckpt_path") is not None:
             found.append(ChecksHyperparameters(self._lt_unwritten()))
         if self.save_config_callback and not config.get("fast_dev_run", False):
@@ -322,7 +315,7 @@ class LightningCLI:
 
     def _lt_unwritten(self) -> dict[str, str]:
         """Return the model's arguments that nobody wrote."""
-        given = None if self._lt_given is None else self._lt_config_of(self._lt_given, self.subcommand)
+        given = self._lt_given and self._lt_config_of(self._lt_given, self.subcommand)
         return unwritten(self._parser(self.subcommand), self._lt_config_of(self.config, self.subcommand), given)
 
     def _set_seed(self) -> None:
