@@ -2,7 +2,6 @@
 
 # requires: zoobot[pytorch]==2.9.0
 # domain: astronomy
-# differs: rates of `LearningRateMonitor` in `callback_metrics` have 32 bits on Lightning, 64 on lt; all else is equal
 
 from pathlib import Path
 

@@ -94,8 +94,7 @@ class LearningRateMonitor(Callback):
                 key = f"{name}-weight_decay"
                 values[key] = self.last_weight_decay_values[key] = float(group["weight_decay"])
         if values:
-            exact = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
-            trainer.callback_metrics.update(exact)
+            trainer.callback_metrics.update({name: torch.tensor(value) for name, value in values.items()})
             trainer.log_metrics(values, step)
 
 
