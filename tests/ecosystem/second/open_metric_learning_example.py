@@ -1,4 +1,4 @@
-"""The README's example for Lightning on made pictures, nothing pretrained: triplets, its metrics of retrieval, predict"""
+"""The README's example for Lightning on made pictures, nothing pretrained: triplets, retrieval metrics, predict"""
 
 # requires: open-metric-learning==4.0.0 omegaconf lightning==2.6.1 pytorch-lightning==2.6.1
 # domain: metric learning
