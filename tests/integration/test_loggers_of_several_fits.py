@@ -47,3 +47,15 @@ def test_a_logger_that_serves_a_second_fit_goes_on_in_the_folder_of_the_first(ki
     if kind is CSVLogger:
         with (tmp_path / "runs/version_0/metrics.csv").open() as file:
             assert [row["step"] for row in csv.DictReader(file) if row["loss"]] == ["0", "1"] * 2
+
+
+@pytest.mark.parametrize("kind", [CSVLogger, JSONLLogger, TensorBoardLogger])
+def test_a_logger_of_somebody_else_that_cannot_write_ends_no_fit(kind, tmp_path, monkeypatch):
+    other = kind(tmp_path, name="other")
+    other.log_metrics({"loss": 1.0}, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(other, "_lt_write", lambda rows: (tmp_path / "no" / "such").read_text())
+        quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+        trainer_class()(accelerator="cpu", max_steps=2, limit_val_batches=0, **quiet).fit(Logging())
+    other.save()
+    assert list((tmp_path / "other" / "version_0").iterdir())  # its row was kept

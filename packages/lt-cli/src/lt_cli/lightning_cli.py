@@ -200,7 +200,7 @@ class LightningCLI:
     @staticmethod
     def _lt_built_later_page(words: list[str]) -> str:
         """Return the list for ``--optimizer.help`` and ``--lr_scheduler.help`` where no class follows."""
-        kinds: dict[str, type] = {"--optimizer.help": Optimizer, "--lr_scheduler.help": LRScheduler}
+        kinds = {"--optimizer.help": Optimizer, "--lr_scheduler.help": LRScheduler}
         for word, following in pairwise([*words, "--"]):
             if word in kinds and following.startswith("-"):
                 known = {kind.__name__: kind for kind in subclasses(kinds[word]) if not kind.__name__.startswith("_")}

@@ -23,7 +23,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from lt_cli.config.complaints import explain
 from lt_cli.config.places import ConfigPlaces, refuse_bomb
-from lt_cli.config.plugin_classes import import_named_plugins, spell_out_plugins, with_classes
+from lt_cli.config.plugin_classes import spell_out_plugins, with_classes
 from lt_cli.help.page import COMMON, NOT_SHOWN, Row, page, short_type
 from lt_core.callback import Callback
 from lt_core.data import DataSource
@@ -233,9 +233,7 @@ class LightningArgumentParser(ArgumentParser):
 
     def parse_args(self, args: Any = None, *given: Any, **named: Any) -> Any:
         """Parse a command line, in which plug-ins have short names."""
-        words = spell_out_plugins(sys.argv[1:] if args is None else args)
-        import_named_plugins(words)
-        return super().parse_args(words, *given, **named)
+        return super().parse_args(spell_out_plugins(sys.argv[1:] if args is None else args), *given, **named)
 
     def parse_object(self, obj: Namespace | dict[str, Any], *args: Any, **kwargs: Any) -> Namespace:
         """Parse a configuration; a file that another command wrote may be one."""

@@ -34,7 +34,7 @@ _HELP = re.compile(r"--trainer\.(?P<argument>\w+)\.help(?:=(?P<name>.*))?\Z")
 _KEY = re.compile(r"(?:.*\.)?trainer\.(?P<argument>\w+)\Z")
 
 
-def import_named_plugins(words: Sequence[str]) -> None:
+def _import_named(words: Sequence[str]) -> None:
     """Import the modules of those plug-ins whose class is named in a command line, in a file that it names, or in a
     variable ``LT_...``.
 
@@ -52,7 +52,8 @@ def import_named_plugins(words: Sequence[str]) -> None:
 
 
 def spell_out_plugins(words: Sequence[str]) -> list[str]:
-    """Return a command line in which a plug-in that is given arguments, or whose help is wanted, is named by its class.
+    """Return a command line in which a plug-in that is given arguments, or whose help is wanted, is named by its class;
+    import the modules of all that are named.
 
     ``--trainer.callbacks+=early_stopping --trainer.callbacks.monitor=val_loss`` has the path of ``EarlyStopping`` for
     ``early_stopping``, and so has ``--trainer.callbacks+ early_stopping`` in two words.
@@ -83,6 +84,7 @@ def spell_out_plugins(words: Sequence[str]) -> list[str]:
             spelt[number] = f"--trainer.{match['argument']}{match['more']}={new}"
         elif new != text:
             spelt[number + 1] = new
+    _import_named(spelt)
     return _kwargs_last(spelt)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from functools import cache, wraps
 from importlib.metadata import entry_points
@@ -264,7 +264,8 @@ def _in_call(trainer: Any, fn: str) -> Iterator[None]:
         evaluated(trainer, fn, at_end=True)
     finally:
         for logger in [*getattr(sys.modules.get("lt_loggers.buffered"), "unwritten", ())]:
-            logger.save()  # of a subclass's own trainer.logger, of a user's call: Lightning's write sooner
+            with suppress(Exception):  # what cannot be written is said as the process ends
+                logger.save()  # of a subclass's own trainer.logger, of a user's call: Lightning's write sooner
         _warn_of_shuffling(trainer, {"fit": "val", "validate": "val"}.get(fn, fn))
         if isinstance(trainer.accelerator, Methods):
             trainer.accelerator.teardown()
