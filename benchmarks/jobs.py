@@ -47,6 +47,7 @@ def lines_of(function: Any) -> int:
 def measure(name: str, side: str) -> dict[str, Any]:
     """Train one job in this process; return its figures."""
     torch.set_num_threads(1)
+    importlib.import_module("torch._dynamo")  # every optimizer asks for it, for 1 s; Lightning has it imported by now
     job = importlib.import_module(f"real.{name}")
     given = [importlib.import_module(SIDES[side])] if SIDES[side] else []
     function = job.by_trainer if given else job.by_hand
