@@ -38,8 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
         import torch
 
         torch.set_num_threads(1)
-        # autograd starts its threads by now: where DTensor was used before, it finds a GPU, and no fork can train
-        torch.zeros((), requires_grad=True).backward()
+        if not find_spec("torch_xla"):  # whose devices autograd must find when it starts its threads
+            # by now: where DTensor was used before, it finds a GPU, and no fork can train
+            torch.zeros((), requires_grad=True).backward()
         gc.disable()  # until the tests are collected: they stay, and so does what their modules import
         # at each seed torch formats the stack for each device that was not opened, and pytest's stack is deep:
         # an eighth of the time of small fits
