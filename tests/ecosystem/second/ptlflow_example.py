@@ -1,4 +1,4 @@
-"""RAFT's small network by its command line, data module and Trainer, as its `train.py`, on its dummy data; resumed"""
+"""RAFT's small network by its command line, data module and Trainer, on its dummy data; resumed"""
 
 # requires: ptlflow==0.4.2
 # domain: vision

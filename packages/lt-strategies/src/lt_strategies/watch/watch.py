@@ -166,10 +166,10 @@ class Watch:
         return self.page.read(rank).state in (RUNNING, STEPPING)
 
     def _died(self, rank: int, status: int | None) -> bool:
-        if status is None or self._in_run(rank):
-            return status is not None
+        if status is None:
+            return False
         # a status of the script's own (sys.exit) concerns the others only while they wait for this rank in a run
-        return status < 0 or (status > 0 and any(map(self._in_run, self.members)))
+        return status < 0 or self._in_run(rank) or (status > 0 and any(map(self._in_run, self.members)))
 
     def _judge_reports(self, reports: Mapping[int, dict[str, Any]]) -> Verdict:
         report = min(reports.values(), key=lambda report: float(report["time"]))
