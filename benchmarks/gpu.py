@@ -4,9 +4,10 @@
     python benchmarks/gpu.py --report FILE              # the tests marked cuda too, and all of it into one page
 
 ResNet-18 and a small GPT, eager and compiled, and an MLP whose step is nothing but launches, plain and as CUDA graphs.
-Both sides read the same pinned batches, which ask for the time, after the device has done what it was given, at a first
-and at a last one; a turn is the time between. The synchronising calls in between are counted by torch in a run of
-their own. What fails is named in a line, and the rest goes on. ``--quick`` takes one round, and fewer steps.
+Both sides read the same pinned batches. A turn is a part of a second: lt's data loader stops the clock when the device
+has done what it was given, and lets the loop by hand do as many steps before it goes on, so that both meet the same
+clock of the processor; the ratio is the median over the pairs. Synchronising calls are counted by torch in runs of
+their own. What fails is named in a line, and the rest goes on; each line is printed when it is measured.
 ``--device cpu --small`` runs all of it but the graphs, to see that it works.
 """
 
@@ -60,54 +61,79 @@ class Case:
 
 
 class Marked:
-    """Pinned batches that note the time at two marks, when the device has done all that it was given.
+    """Pinned batches with marks between which a case's steps lie; what is noted there is the caller's.
 
     Args:
         case: what is trained.
         device: where the batches will go.
-        counts: count synchronising calls between the marks, instead of the time.
+        turns: how many times ``case.steps`` steps, after those to warm up.
+        at_mark: called with the number of turns that are over, before the next batch is read.
     """
 
-    def __init__(self, case: Case, device: torch.device, *, counts: bool = False) -> None:
+    def __init__(
+        self, case: Case, device: torch.device, *, turns: int = 1, at_mark: Callable[[int], None] = lambda _: None
+    ) -> None:
         generator = torch.Generator().manual_seed(0)
         batches = [case.batch(generator) for _ in range(4)]
         on_cuda = device.type == "cuda"
         self.batches = [(x.pin_memory(), y.pin_memory()) if on_cuda else (x, y) for x, y in batches]
-        self.case, self.device, self.counts = case, device, counts and on_cuda
-        self.marks: list[float] = []
-        self.peak = 0.0  # MiB between the marks
-        self.syncs: list[str] = []
+        self.case, self.device, self.turns, self.at_mark = case, device, turns, at_mark
 
     def __len__(self) -> int:
-        return self.case.warm + self.case.steps + 2
+        return self.case.warm + self.turns * self.case.steps + 2
 
     def __iter__(self) -> Iterator[Batch]:
-        with warnings.catch_warnings(record=True) as caught:
+        for index in range(len(self)):
+            turn, over = divmod(index - self.case.warm, self.case.steps)
+            if 0 <= turn <= self.turns and not over:
+                self.at_mark(turn)
+            yield self.batches[index % len(self.batches)]
+
+
+class Counted(Marked):
+    """Batches that count synchronising calls between two marks."""
+
+    def __init__(self, case: Case, device: torch.device) -> None:
+        super().__init__(case, device, at_mark=self._mark)
+        self.caught: list[warnings.WarningMessage] = []
+        self.syncs: list[str] = []
+
+    def __iter__(self) -> Iterator[Batch]:
+        with warnings.catch_warnings(record=True) as self.caught:
             warnings.simplefilter("always")
-            for index in range(len(self)):
-                if index in (self.case.warm, self.case.warm + self.case.steps):
-                    self._mark(caught)
-                yield self.batches[index % len(self.batches)]
+            yield from super().__iter__()
 
-    def _mark(self, caught: list[warnings.WarningMessage]) -> None:
-        first = not self.marks
-        if self.counts:
-            torch.cuda.set_sync_debug_mode("default")
-            found = [w for w in caught if "synchronizing" in str(w.message)]
-            self.syncs = [] if first else [f"{Path(w.filename).name}:{w.lineno}" for w in found]
-            caught.clear()
-        if self.device.type == "cuda":
+    def _mark(self, turn: int) -> None:
+        if self.device.type != "cuda":
+            return
+        torch.cuda.set_sync_debug_mode("default")
+        found = [w for w in self.caught if "synchronizing" in str(w.message)]
+        self.syncs = [f"{Path(w.filename).name}:{w.lineno}" for w in found] if turn else []
+        self.caught.clear()
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("default" if turn else "warn")
+
+
+class Clock:
+    """Time and memory of a turn, from and to a moment at which the device has nothing to do."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_cuda, self.since = device.type == "cuda", 0.0
+
+    def start(self) -> None:
+        """Begin a turn."""
+        if self.on_cuda:
             torch.cuda.synchronize()
-            self.peak = torch.cuda.max_memory_allocated() / 2**20
             torch.cuda.reset_peak_memory_stats()
-        self.marks.append(time.perf_counter())
-        if self.counts and first:
-            torch.cuda.set_sync_debug_mode("warn")
+        self.since = time.perf_counter()
 
-    @property
-    def step(self) -> float:
-        """Microseconds of one step."""
-        return (self.marks[1] - self.marks[0]) / self.case.steps * 1e6
+    def stop(self) -> tuple[float, float, float]:
+        """Return the seconds, the MiB at the fullest, and the MiB that are held now."""
+        if not self.on_cuda:
+            return time.perf_counter() - self.since, 0.0, 0.0
+        torch.cuda.synchronize()
+        took = time.perf_counter() - self.since
+        return took, torch.cuda.max_memory_allocated() / 2**20, torch.cuda.memory_allocated() / 2**20
 
 
 class Net(pl.LightningModule):
@@ -127,8 +153,12 @@ class Net(pl.LightningModule):
         return self.case.optimizer(self.parameters())
 
 
-def by_hand(loader: Marked, *, compiled: bool = False) -> nn.Module:
-    """Train by a loop with pinned memory, a side stream and a batch in advance, as good as people write it."""
+def by_hand(loader: Marked, *, compiled: bool = False) -> Iterator[nn.Module]:
+    """Train by a loop with pinned memory, a side stream and a batch in advance, as good as people write it.
+
+    Yields:
+        the network after each step.
+    """
     torch.manual_seed(0)
     device = loader.device
     net = loader.case.make().to(device)
@@ -144,7 +174,7 @@ def by_hand(loader: Marked, *, compiled: bool = False) -> nn.Module:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return net
+        yield net
 
 
 def ahead(loader: Marked, device: torch.device) -> Iterator[Batch]:
@@ -166,8 +196,8 @@ def ahead(loader: Marked, device: torch.device) -> Iterator[Batch]:
     yield upcoming
 
 
-def graph_by_hand(loader: Marked) -> nn.Module:
-    """Train by a captured step, as torch's notes on CUDA graphs show it."""
+def graph_by_hand(loader: Marked) -> Iterator[nn.Module]:
+    """Train by a captured step, as torch's notes on CUDA graphs show it; the network after each step."""
     torch.manual_seed(0)
     device = loader.device
     net = loader.case.make().to(device)
@@ -194,7 +224,7 @@ def graph_by_hand(loader: Marked) -> nn.Module:
         x.copy_(inputs, non_blocking=True)
         y.copy_(classes, non_blocking=True)
         graph.replay()
-    return net
+        yield net
 
 
 def by_lt(loader: Marked, *, logs: bool = False, **arguments: Any) -> nn.Module:
@@ -210,7 +240,7 @@ def by_lt(loader: Marked, *, logs: bool = False, **arguments: Any) -> nn.Module:
 
 def cases(*, small: bool) -> list[Case]:
     """Return ResNet-18, the GPT and the MLP; ``small`` for a look on a CPU."""
-    size, side, texts, length, steps = (2, 32, 2, 16, 3) if small else (128, 224, 32, 256, 100)
+    size, side, texts, length, steps = (2, 32, 2, 16, 3) if small else (128, 224, 32, 256, 20)
 
     def images(generator: torch.Generator) -> Batch:
         return torch.randn(size, 3, side, side, generator=generator), torch.randint(
@@ -250,24 +280,25 @@ def tiny(*, small: bool) -> Case:
         make=lambda: nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)),
         batch=batch,
         optimizer=lambda params: torch.optim.SGD(params, lr=0.01),
-        steps=32 if small else 2000,
+        steps=32 if small else 400,
         warm=32,
     )
 
 
 def same_result(case: Case, device: torch.device) -> None:
     """Fail unless both sides do the same: their weights after a few steps, up to rounding of bfloat16."""
-    few = Case(name=case.name, make=case.make, batch=case.batch, optimizer=case.optimizer, steps=1, warm=1)
-    for mine, theirs in zip(
-        by_lt(Marked(few, device)).parameters(), by_hand(Marked(few, device)).parameters(), strict=True
-    ):
-        torch.testing.assert_close(mine.cpu(), theirs.cpu(), rtol=2e-2, atol=2e-2)
+    few = replace(case, steps=1, warm=1)
+    *_, theirs = by_hand(Marked(few, device))
+    for mine, other in zip(by_lt(Marked(few, device)).parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine.cpu(), other.cpu(), rtol=2e-2, atol=2e-2)
 
 
 def syncs_of_ours(case: Case, device: torch.device, **arguments: Any) -> float:
     """Return the synchronising calls of a step that the loop by hand does not make; names them."""
-    counted, expected = Marked(case, device, counts=True), Marked(case, device, counts=True)
-    by_lt(counted, **arguments), by_hand(expected)
+    counted, expected = Counted(case, device), Counted(case, device)
+    by_lt(counted, **arguments)
+    for _ in by_hand(expected):
+        pass
     ours = len(counted.syncs) - len(expected.syncs)
     if ours > 0:
         print(f"{case.name}: synchronising calls at {sorted(set(counted.syncs) - set(expected.syncs))}")
@@ -280,7 +311,7 @@ class Line:
 
     case: Case
     what: str
-    hand: Callable[[Marked], nn.Module]
+    hand: Callable[[Marked], Iterator[nn.Module]]
     ours: Callable[[Marked], nn.Module]
     budget: float = float("inf")
     compiles: bool = False
@@ -304,15 +335,13 @@ def lines_of(device: torch.device, *, small: bool) -> list[Line]:
     return sorted(lines, key=lambda line: line.compiles)
 
 
-def gpu_rows(device: torch.device, rounds: int, *, small: bool, quick: bool = False) -> tuple[list[Figure], list[str]]:
-    """Return row G, after ``rounds`` in which both sides take turns, and what failed."""
+def gpu_rows(device: torch.device, rounds: int, *, small: bool) -> tuple[list[Figure], list[str]]:
+    """Return row G, for which both sides take ``rounds`` turns each, and what failed."""
     failed: list[str] = []
     found: list[Figure] = []
     lines = lines_of(device, small=small)
     if small:
         lines = [replace(one, case=replace(one.case, warm=1)) for one in lines]
-    if quick:
-        lines = [replace(one, case=replace(one.case, steps=max(3, one.case.steps // 4))) for one in lines]
 
     def tried(what: str, act: Callable[[], object]) -> bool:
         print(f"{time.strftime('%X')} {what}", file=sys.stderr, flush=True)
@@ -326,33 +355,54 @@ def gpu_rows(device: torch.device, rounds: int, *, small: bool, quick: bool = Fa
     plain = [line for line in lines if not line.what]
     for line in plain:
         tried(f"{line.case.name}: the same weights", partial(same_result, line.case, device))
-    pairs = [(Figure("G", f"{o.case.name}{o.what}", "µs", o.budget, "ratio"), o) for o in lines]
-    peaks = {id(line): Figure("G", f"{fig.what}, memory", "MiB", float("inf")) for fig, line in pairs}
-    broken: set[int] = set()
-    for _ in range(rounds):
-        for figure, line in pairs:
-            if id(line) not in broken and not tried(figure.what, partial(turn, figure, peaks[id(line)], line, device)):
-                broken.add(id(line))
-    found += [figure for figure, _ in pairs if figure.ours]
-    found += [figure for figure in peaks.values() if figure.ours and device.type == "cuda"]
     for line in plain:
         name = f"{line.case.name}: synchronising calls of ours in a step"
         for what, budget, options in (("", 0.0, {}), (", CSV logger and self.log", float("inf"), LOGGED)):
             figure = Figure("G", f"{name}{what}", "number", budget, "plain")
             if tried(figure.what, partial(count, figure, line.case, device, **options)):
                 found.append(figure)
-    return found, failed
+    peaks: list[Figure] = []
+    for line in lines:
+        what = f"{line.case.name}{line.what}"
+        figure = Figure("G", what, "µs", line.budget, "ratio")
+        peak = Figure("G", f"{what}, memory", "MiB", float("inf"))
+        if tried(what, partial(take_turns, figure, peak, line, device, rounds)):
+            measured = [figure, peak] if device.type == "cuda" else [figure]
+            print(table(measured), flush=True)
+            found += measured[:1]
+            peaks += measured[1:]
+    return found + peaks, failed
 
 
 LOGGED: dict[str, Any] = {"logs": True, "logger": "csv"}
 
 
-def turn(figure: Figure, peak: Figure, line: Line, device: torch.device) -> None:
-    """Let both sides train once."""
-    one, other = Marked(line.case, device), Marked(line.case, device)
-    line.hand(one), line.ours(other)
-    figure.turn(one.step, other.step)
-    peak.turn(one.peak, other.peak)
+def take_turns(figure: Figure, peak: Figure, line: Line, device: torch.device, rounds: int) -> None:
+    """Let both sides train side by side: the loop by hand takes its turns at the marks of ours."""
+    torch.compiler.reset()  # after 8 nets torch would compile a function no more
+    case, clock = line.case, Clock(device)
+    theirs = line.hand(Marked(case, device, turns=rounds))
+    held = 0.0  # by the loop by hand, MiB
+
+    def at_mark(turn: int) -> None:
+        nonlocal held
+        ours, our_peak, mine = clock.stop()
+        our_peak, mine = our_peak - held, mine - held
+        clock.start()
+        train(case.steps if turn else case.warm)
+        by_hand, their_peak, both = clock.stop()
+        held = both - mine
+        if turn:
+            figure.turn(by_hand / case.steps * 1e6, ours / case.steps * 1e6)
+            peak.turn(their_peak - mine, our_peak)
+        clock.start()
+
+    @torch.enable_grad()
+    def train(steps: int) -> None:
+        for _ in range(steps):
+            next(theirs)
+
+    line.ours(Marked(case, device, turns=rounds, at_mark=at_mark))
 
 
 def count(figure: Figure, case: Case, device: torch.device, **options: Any) -> None:
@@ -408,8 +458,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="small batches and few steps")
-    parser.add_argument("--quick", action="store_true", help="one round and a quarter of the steps")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each side")
+    parser.add_argument("--quick", action="store_true", help="five turns of each side")
+    parser.add_argument("--rounds", type=int, default=20, help="turns of each side")
     parser.add_argument("--write", type=Path, help="page to put the table into, such as docs/gpu.md")
     parser.add_argument("--report", type=Path, help="file for a page with the figures and the tests marked cuda")
     args = parser.parse_args()
@@ -419,8 +469,8 @@ def main() -> None:
             reason += f"\n{args.report} says so: please send it back as it is, as an issue."
         parser.exit(1, f"Nothing was measured: {reason}\n--device cpu --small shows that the script works.\n")
     warnings.simplefilter("ignore")
-    began, rounds = time.monotonic(), 1 if args.quick else args.rounds
-    figures, failed = gpu_rows(torch.device(args.device), rounds, small=args.small, quick=args.quick)
+    began, rounds = time.monotonic(), 5 if args.quick else args.rounds
+    figures, failed = gpu_rows(torch.device(args.device), rounds, small=args.small)
     print(table(figures))
     print(machine())
     print(*(f"failed: {line}" for line in failed), sep="\n")
