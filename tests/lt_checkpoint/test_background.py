@@ -1,13 +1,16 @@
 """Saving in the background: what was copied is what is written, in order, and failures come out of ``wait``."""
 
+import math
 import os
 import pickle
 import threading
+from functools import partial
 
 import pytest
 import torch
 from tests.patience import PATIENCE
 
+from lt_checkpoint import UploadingCheckpointIO
 from lt_checkpoint._background import AsyncCheckpointIO, available_memory
 from lt_checkpoint._host_copy import HostCopies, num_bytes
 from lt_core import CheckpointError, CheckpointIO
@@ -146,9 +149,50 @@ def test_without_memory_for_a_copy_saving_waits_and_says_so(tmp_path, monkeypatc
     io.teardown()
 
 
-def test_available_memory_is_a_number_of_bytes_or_unknown():
-    free = available_memory()
-    assert free is None or free > 1 << 20
+@pytest.mark.parametrize("make", [AsyncCheckpointIO, partial(UploadingCheckpointIO, "memory://bound")])
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_copy_takes_at_most_the_memory_that_it_may(make, sent, tmp_path):
+    io = make(max_memory=4000)
+    io = pickle.loads(pickle.dumps(io)) if sent else io
+    io.save_checkpoint({"w": torch.ones(1000)}, tmp_path / "fits.ckpt")
+    io.wait()
+    with pytest.warns(UserWarning, match="does not fit"):
+        io.save_checkpoint({"w": torch.ones(1001)}, tmp_path / "large.ckpt")
+    assert not io.is_writing()
+    assert (tmp_path / "large.ckpt").exists()
+    io.save_checkpoint({"w": torch.ones(1000)}, tmp_path / "fits again.ckpt")
+    io.teardown()
+
+
+def test_available_memory_is_a_number_of_bytes():
+    assert available_memory() > 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        ({}, math.inf),
+        ({"meminfo": "MemFree: 9 kB\nMemAvailable: 5 kB"}, 5120),
+        ({"meminfo": "MemAvailable: 5 kB", "memory.max": "max", "memory.current": "100"}, 5120),
+        ({"meminfo": "MemAvailable: 5 kB", "memory.max": "900", "memory.current": "500"}, 5120),
+        ({"meminfo": "MemAvailable: 5 kB", "memory.max": "900", "memory.current": "500", "memory.stat": "a 1"}, 5120),
+        (
+            {
+                "meminfo": "MemAvailable: 5 kB",
+                "memory.max": "900",
+                "memory.current": "500",
+                "memory.stat": "inactive_file 30",
+            },
+            430,
+        ),
+        ({"memory.max": "400", "memory.current": "500", "memory.stat": "inactive_file 30"}, 0),
+    ],
+)
+def test_the_free_memory_is_the_containers_where_it_has_a_limit(files, free, monkeypatch, tmp_path):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr("lt_checkpoint._background.Path", lambda path: tmp_path / path.rpartition("/")[2])
+    assert available_memory() == free
 
 
 def test_buffers_are_used_again_and_views_are_copied_alone():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,13 +33,15 @@ class AsyncCheckpointIO(Wrapping):
 
     Args:
         checkpoint_io: writes and reads; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
+        max_memory: bytes that the copy may take in each process. A save that needs more, or more than four fifths of
+            the free memory, is written before training goes on, without a copy, and warns.
     """
 
     _lt_errors: list[tuple[str, Exception]]
-    _lt_held: int
 
-    def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
+    def __init__(self, checkpoint_io: CheckpointIO | None = None, *, max_memory: float = math.inf) -> None:
         super().__init__(checkpoint_io)
+        self.max_memory = float(max_memory)  # refuses texts here, not at the first save
         self._lt_reset()
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
@@ -53,12 +56,11 @@ class AsyncCheckpointIO(Wrapping):
         """Wait for the save before, and return whether there is memory for a copy of the next one, ``size`` bytes."""
         self.settle()
         self._lt_save_failed = False
-        free = available_memory()
-        fits = size <= self._lt_held or free is None or size - self._lt_held <= MEMORY_SHARE * free
-        if not fits and free is not None:
+        room = min(self.max_memory, self._lt_held + MEMORY_SHARE * available_memory())
+        if not (fits := size <= room):
             warn(
-                f"{path}: a copy of {size / 2**20:.0f} MiB does not fit the {free / 2**20:.0f} MiB of free memory, "
-                "so training waits until it is written.",
+                f"{path}: a copy of {size / 2**20:.0f} MiB does not fit the {room / 2**20:.0f} MiB that it may take "
+                "(max_memory, and the free memory), so training waits until it is written.",
                 code="LT654",
             )
             self._lt_copies.release()
@@ -123,11 +125,11 @@ class AsyncCheckpointIO(Wrapping):
             self.io.teardown()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the writer alone: threads and buffers stay in their process."""
-        return {"io": self.io}
+        """Return the settings alone: threads and buffers stay in their process."""
+        return {"io": self.io, "max_memory": self.max_memory}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.io = state["io"]
+        vars(self).update(state)
         self._lt_reset()
 
     def _lt_reset(self) -> None:
@@ -163,27 +165,23 @@ class AsyncCheckpointIO(Wrapping):
         self._lt_jobs.clear()
 
 
-def available_memory() -> int | None:
-    """Return the bytes of memory that this process may still take, or None where the system does not say.
+def available_memory() -> float:
+    """Return the bytes of memory that this process may still take, infinite where the system does not say.
 
     By hand, since ``psutil`` reports the machine's memory and not a container's limit.
     """
-    free = _number_in("/proc/meminfo", "MemAvailable:")
-    if free is None:
-        return None
-    free *= 1024
+    free = 1024 * _number_in("/proc/meminfo", "MemAvailable:")
     limit, used = (_number_in(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
-    if limit is None or used is None:
-        return free
     # the kernel counts cached files as used, and gives their memory up when it is needed
-    cached = _number_in("/sys/fs/cgroup/memory.stat", "inactive_file") or 0
+    cached = _number_in("/sys/fs/cgroup/memory.stat", "inactive_file")
+    # without a limit the second is infinite, or no number, which min passes over where it is not the first
     return max(0, min(free, limit - used + cached))
 
 
-def _number_in(path: str, name: str = "") -> int | None:
-    """Return the number in a file of the kernel, after ``name`` where it has several."""
+def _number_in(path: str, name: str = "") -> float:
+    """Return the number in a file of the kernel, after ``name`` where it has several; infinite without it."""
     try:
         words = Path(path).read_text(encoding="ascii").split()
         return int(words[words.index(name) + 1 if name else 0])
     except (OSError, ValueError, IndexError):
-        return None
+        return math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import threading
@@ -42,6 +43,7 @@ class UploadingCheckpointIO(AsyncCheckpointIO):
         pause: seconds before the first of these; each further one waits twice as long, a minute at most.
         storage_options: arguments of fsspec's file system.
         checkpoint_io: writes and reads local files; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
+        max_memory: bytes that a copy may take (:class:`~lt_checkpoint.AsyncCheckpointIO`).
 
     Raises:
         ConfigError: for a rule that there is not.
@@ -56,6 +58,7 @@ class UploadingCheckpointIO(AsyncCheckpointIO):
         pause: float = 1.0,
         storage_options: Mapping[str, Any] | None = None,
         checkpoint_io: CheckpointIO | None = None,
+        max_memory: float = math.inf,
     ) -> None:
         if isinstance(keep, bool) or not (keep in ("same", "all") or (isinstance(keep, int) and keep >= 1)):
             raise ConfigError(
@@ -63,7 +66,7 @@ class UploadingCheckpointIO(AsyncCheckpointIO):
                 code="LT419",
             )
         uploads = _Uploads(url.rstrip("/"), keep, retries, pause, dict(storage_options or {}))
-        super().__init__(_Announcing(uploads, checkpoint_io))
+        super().__init__(_Announcing(uploads, checkpoint_io), max_memory=max_memory)
         self._uploads = uploads
 
     @property
