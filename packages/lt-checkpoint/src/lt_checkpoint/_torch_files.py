@@ -16,7 +16,6 @@ import torch
 
 from lt_checkpoint import _safetensors as safetensors
 from lt_checkpoint._atomic_folder import REST_FILE, StrPath, clean_folders, put_in_place, standing
-from lt_checkpoint._header import read_header
 from lt_checkpoint._host_copy import host_tree
 from lt_checkpoint._remote_file import (
     local_copy,
@@ -26,7 +25,6 @@ from lt_checkpoint._remote_file import (
     remove_remote,
     write_remote,
 )
-from lt_checkpoint._safe_read import checked_location, read_checkpoint, verify_checkpoint
 from lt_core.checkpoint import OneFile, is_remote, local_path
 from lt_core.errors import CheckpointError
 from lt_core.files.atomic_file import name_beside, write_atomically, writing_errors
@@ -81,10 +79,13 @@ class TorchCheckpointIO(OneFile):
         verify: bool = True,
     ) -> dict[str, Any]:
         """Return the tree at ``path``; tensors by default where they were, or the CPU where that device is not here."""
+        # a fit that begins anew reads no checkpoint: what reads them is imported then
+        from lt_checkpoint._safe_read import checked_location, read_checkpoint
+
         with _source(path) as (source, name):
             if is_safetensors(name):
                 return safetensors.read(source, name or "", checked_location(map_location))
-            trusted = trusted or weights_only is False
+            trusted |= weights_only is False
             return read_checkpoint(source, map_location, trusted=trusted, mmap=mmap, verify=verify, name=name)
 
     def remove_checkpoint(self, path: StrPath) -> None:
@@ -112,6 +113,8 @@ class TorchCheckpointIO(OneFile):
         Raises:
             CheckpointError: where a remote file system refuses.
         """
+        from lt_checkpoint._header import read_header
+
         from_bytes = safetensors.read_header if is_safetensors(path) else read_header
         if is_remote(path):
             return from_bytes(partial(remote_bytes, str(path)))
@@ -132,6 +135,8 @@ class TorchCheckpointIO(OneFile):
             clean_folders(local_path(folder))
 
     def verify(self, path: StrPath) -> None:
+        from lt_checkpoint._safe_read import verify_checkpoint
+
         with _source(path) as (source, name):
             if is_safetensors(name):
                 safetensors.read(source, name or "")

@@ -38,7 +38,7 @@ class Wrapping(CheckpointIO):
         verify: bool = True,
     ) -> dict[str, Any]:
         self.settle()
-        trusted = trusted or weights_only is False
+        trusted |= weights_only is False
         return self.io.load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
 
     def remove_checkpoint(self, path: StrPath) -> None:
