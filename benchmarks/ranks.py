@@ -1,7 +1,8 @@
 """Row E: a step on two processes (gloo), against torch's DistributedDataParallel in a loop written by hand.
 
 Torchrun starts the processes once; in them both loops take turns, and rank 0 prints the median step of each turn and
-its 10th percentile. As a command, a table of DDP and of FSDP (``fully_shard`` by hand) over numbers of ranks::
+its 10th percentile. As a command, a table of DDP and of FSDP (``fully_shard`` by hand) over numbers of ranks, in time
+by the clock and in processor time, which is that of rank 0 with all its threads::
 
     python benchmarks/ranks.py 5 --ranks 2 4 8
 """
@@ -13,13 +14,13 @@ import gc
 import os
 import subprocess
 import sys
-import time
 import warnings
 from statistics import median
 from typing import Any
 
 import torch
 from figure import Figure
+from steps import Timed, Times
 from torch import Tensor, nn
 from torch.distributed import barrier, destroy_process_group, init_process_group, is_initialized
 from torch.distributed.device_mesh import init_device_mesh
@@ -45,7 +46,7 @@ def layers() -> nn.Sequential:
     return nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 10))
 
 
-def by_hand(kind: str) -> list[float]:
+def by_hand(kind: str) -> Times:
     """Train by DistributedDataParallel or ``fully_shard``; return the times between batches."""
     if not is_initialized():  # else the one that lt's run before has made
         init_process_group("gloo")
@@ -57,22 +58,17 @@ def by_hand(kind: str) -> list[float]:
         for layer in (*(part for part in model if isinstance(part, nn.Linear)), model):
             fully_shard(layer, mesh=mesh)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    times, last = [], time.perf_counter()
-    for batch in batches():
+    loader = Timed(batches())
+    for batch in loader:
         loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        now = time.perf_counter()
-        times.append(now - last)
-        last = now
-    return times
+    return loader.times
 
 
-def by_lt(kind: str) -> list[float]:
+def by_lt(kind: str) -> Times:
     """Train by lt's DDP or FSDP; return the times between batches."""
-    from steps import Timed
-
     import lt as pl
 
     class Net(pl.LightningModule):
@@ -96,8 +92,9 @@ def by_lt(kind: str) -> list[float]:
     return loader.times
 
 
-def turns(rounds: int, ranks: int = 2, kind: str = "ddp") -> list[tuple[float, float, float, float]]:
-    """Start ``ranks`` processes; return of each turn the median step by hand and by lt, and both 10th percentiles.
+def turns(rounds: int, ranks: int = 2, kind: str = "ddp") -> list[list[float]]:
+    """Start ``ranks`` processes; return of each turn the median step by hand and by lt, both 10th percentiles, and the
+    means of processor time.
 
     All are in microseconds.
     """
@@ -106,14 +103,14 @@ def turns(rounds: int, ranks: int = 2, kind: str = "ddp") -> list[tuple[float, f
         [sys.executable, *run, __file__, str(rounds), "--kind", kind], check=True, capture_output=True, text=True
     )
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("turn ")]
-    return [(float(hand), float(ours), float(low), float(our_low)) for _, hand, ours, low, our_low in lines]
+    return [[float(word) for word in words] for _, *words in lines]
 
 
 def rank_rows(rounds: int = 5) -> list[Figure]:
     """Return the lines of row E."""
     figure = Figure("E", "median step of the classifier, DDP on 2 processes, gloo", "µs", 1.02, "ratio")
     lowest = Figure("E", "the same, 10th percentile", "µs", 1.0, "ratio")
-    for hand, ours, low, our_low in turns(rounds):
+    for hand, ours, low, our_low, *_ in turns(rounds):
         figure.turn(hand, ours)
         lowest.turn(low, our_low)
     return [figure, lowest]
@@ -134,15 +131,15 @@ def main() -> None:
     if "RANK" in os.environ:
         be_a_rank(given.rounds, given.kind)
         return
-    print("| | ranks | by hand, µs | lt, µs | ratio of medians: median [least, most] of the turns |")
-    print("| --- | --- | --- | --- | --- |")
+    print("| | ranks | by hand, µs | lt, µs | ratio of medians: median [least, most] of the turns | processor time |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for kind in ("ddp", "fsdp") if given.kind is None else (given.kind,):
         for ranks in given.ranks:
             found = turns(given.rounds, ranks, kind)
-            ratios = sorted(ours / hand for hand, ours, _, _ in found)
             hand, ours = (median(turn[i] for turn in found) for i in (0, 1))
-            shown = f"{median(ratios):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]"
-            print(f"| {kind} | {ranks} | {hand:.0f} | {ours:.0f} | {shown} |", flush=True)
+            columns = (sorted(turn[i + 1] / turn[i] for turn in found) for i in (0, 4))
+            shown = [f"{median(ratios):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]" for ratios in columns]
+            print(f"| {kind} | {ranks} | {hand:.0f} | {ours:.0f} | {' | '.join(shown)} |", flush=True)
 
 
 def be_a_rank(rounds: int, kind: str) -> None:
@@ -151,13 +148,15 @@ def be_a_rank(rounds: int, kind: str) -> None:
     by_lt(kind), by_hand(kind)
     for turn in range(rounds):
         sides = (by_hand, by_lt) if turn % 2 else (by_lt, by_hand)
-        found = {}
+        found, processor = {}, {}
         for side in sides:
             barrier()
-            found[side] = sorted(side(kind)[50:])
+            times = side(kind)
+            found[side], processor[side] = sorted(times[50:]), times.processor
         if os.environ["RANK"] == "0":
-            middle, low = ([f"{of(found[s]) * 1e6}" for s in (by_hand, by_lt)] for of in (median, tenth))
-            print("turn", *middle, *low, flush=True)
+            both = (by_hand, by_lt)
+            middle, low = ([of(found[side]) * 1e6 for side in both] for of in (median, tenth))
+            print("turn", *middle, *low, *(processor[side] * 1e6 for side in both), flush=True)
     gc.collect()  # torch's wrappers are in cycles, and keep the group's threads
     destroy_process_group()
 
