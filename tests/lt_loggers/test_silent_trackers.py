@@ -499,7 +499,7 @@ def kinds(service, run="a"):
 
 NEXT = {
     "rows": lambda tracker, status: [log(tracker, 9), tracker.finalize(status)],
-    "save": lambda tracker, status: [tracker._lt_rows.resume(), tracker.save()],
+    "save": lambda tracker, status: [setattr(tracker._lt_rows, "pause", 0.0), tracker.save()],
     "another fit": lambda tracker, status: tracker.begin_anew(),
     "the end of the process": lambda tracker, status: tracker._lt_finish(),
 }

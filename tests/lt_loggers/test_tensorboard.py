@@ -1,4 +1,9 @@
+import io
+import random
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,6 +28,31 @@ def accumulated():
 def event_file(logger):
     (path,) = Path(logger.log_dir).glob("*tfevents*")
     return path
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 64, 1000])
+def test_a_record_is_tensorboards_own_byte_for_byte(size):
+    record_writer = pytest.importorskip("tensorboard.summary.writer.record_writer")
+    from lt_loggers.tensorboard.events import framed
+
+    content = random.Random(size).randbytes(size)
+    file = io.BytesIO()
+    record_writer.RecordWriter(file).write(content)
+    assert framed(SimpleNamespace(SerializeToString=lambda: content)) == file.getvalue()
+
+
+def test_a_row_is_written_without_what_tensorboard_takes_longest_to_import(tmp_path):
+    pytest.importorskip("tensorboard")
+    code = (
+        "import sys\nfrom lt_loggers import TensorBoardLogger\n"
+        f"logger = TensorBoardLogger({str(tmp_path)!r})\nlogger.log_metrics({{'loss': 1.0}}, 0)\nlogger.save()\n"
+        "print([name for name in sys.modules if name.startswith(('tensorboard.summary', 'fsspec', 'absl'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------

@@ -86,13 +86,11 @@ class CSVLogger(LineLogger):
     def _lt_line(self, step: float, row: dict[str, int | float]) -> str:
         """Return the cells of a row, by a template that is made once for each set of names."""
         names = tuple(row)
-        found = self._lt_templates.get(names)
-        if found is None:
+        if names not in self._lt_templates:
             present = {*row, "step"}
             template = ",".join("%r" if column in present else "" for column in self._lt_columns)
-            found = template, tuple(column for column in self._lt_columns if column in present)
-            self._lt_templates[names] = found
-        template, ordered = found
+            self._lt_templates[names] = template, tuple(column for column in self._lt_columns if column in present)
+        template, ordered = self._lt_templates[names]
         return template % tuple([row.get(name, step) for name in ordered])
 
 

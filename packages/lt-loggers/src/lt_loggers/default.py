@@ -22,7 +22,7 @@ def default_logger(save_dir: str | os.PathLike[str]) -> Logger:
         save_dir: folder of all experiments; the files go to ``save_dir/lightning_logs/version_N``.
     """
     global _warned
-    if find_spec("tensorboard") is not None:
+    if find_spec("tensorboard"):
         from lt_loggers.tensorboard.logger import TensorBoardLogger
 
         return TensorBoardLogger(save_dir)

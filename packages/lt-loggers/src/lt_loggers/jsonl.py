@@ -66,9 +66,5 @@ def json_line(row: dict[str, Any]) -> str:
     try:
         return json.dumps(row, allow_nan=False)
     except ValueError:
-        odd = {
-            name: json.dumps(value)
-            for name, value in row.items()
-            if isinstance(value, float) and not math.isfinite(value)
-        }
-        return json.dumps({**row, **odd})
+        odd = (name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value))
+        return json.dumps(row | {name: json.dumps(row[name]) for name in odd})

@@ -36,7 +36,7 @@ class LineFile(LogFile):
         """
         if resumed and self._is_same(resumed):
             self._cut(resumed["rows"])
-        elif not self._read and self.size:
+        elif not self._read:
             self._cut(None)
             if self.rows and not resumed:
                 warn(
@@ -48,19 +48,19 @@ class LineFile(LogFile):
 
     def end(self) -> dict[str, Any]:
         """Return the state for a resume: the number of rows and the last of them."""
-        if not self._read and self.size:
+        if not self._read:
             self._cut(None)
         return {"rows": self.rows, "last": self.last}
 
     def write(self, lines: list[str], header: str | None = None) -> None:
-        """Append rows, behind the header where the file is new (or somebody removed it)."""
+        """Append rows, one or more, behind the header where the file is new (or somebody removed it)."""
         new = not self.size
         if new:
             self.header, self.rows = header, 0
         above = [header] if new and header is not None else []
         self.append("".join(f"{line}\n" for line in [*above, *lines]).encode())
         self.rows += len(lines)
-        self.last = lines[-1] if lines else self.last
+        self.last = lines[-1]
 
     def _is_same(self, resumed: dict[str, Any]) -> bool:
         """Return whether the file holds the rows in the checkpoint; warn once if it does not."""

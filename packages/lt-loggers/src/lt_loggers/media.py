@@ -149,7 +149,7 @@ class Audio(Media):
             raise LogError(
                 f"Audio has shape (T,), (channels, T) or (T, channels), got {tuple(found.shape)}.", code="LT540"
             )
-        found = found[None] if found.ndim == 1 else found
+        found = torch.atleast_2d(found)  # type: ignore[no-untyped-call]
         found = found.T if found.shape[0] < found.shape[1] else found
         if found.is_floating_point():
             found = (found.to(torch.float64).nan_to_num(0.0).clamp(-1, 1) * 32767).round()
@@ -204,12 +204,8 @@ def as_media(value: Any) -> Media | None:
         return Figure(value)
     if _is_pil(value):
         return Image(value)
-    if isinstance(value, Tensor) or (hasattr(value, "__array__") and hasattr(value, "strides")):
-        return _array_as_media(value)
-    return _as_table(value)
-
-
-def _array_as_media(value: Any) -> Media:
+    if not (isinstance(value, Tensor) or (hasattr(value, "__array__") and hasattr(value, "strides"))):
+        return _as_table(value)
     if value.ndim == 0:
         raise LogError(
             "log_media got a single number. Log numbers by self.log(name, value) or trainer.log_metrics({...}).",

@@ -37,7 +37,7 @@ class Rows:
         self._names: dict[str, str] = {}
         self._lt_rows: list[Row] = []
         self._on_device: list[tuple[dict[str, Number], str, Tensor]] = []
-        self._due_step = self._due_time = self._pause = 0.0
+        self._due_step = self._due_time = self.pause = 0.0
 
     def __len__(self) -> int:
         return len(self._lt_rows)
@@ -68,11 +68,11 @@ class Rows:
         elif type(step) is not int:
             step = _as_step(step)
         now = time()
-        if not self._lt_rows and not self._pause:
+        if not self._lt_rows and not self.pause:
             self._due_step, self._due_time = step + self._every, now + self._seconds
         self._lt_rows.append((step, now, row))
         self.last_step = step
-        if self._pause:
+        if self.pause:
             return now >= self._due_time
         return step >= self._due_step or now >= self._due_time or len(self._lt_rows) >= self._every
 
@@ -97,11 +97,7 @@ class Rows:
         """Forget all rows: they are written."""
         self._lt_rows = []
         self._on_device.clear()
-        self.resume()
-
-    def resume(self) -> None:
-        """Note that a write went well."""
-        self._pause = 0.0
+        self.pause = 0.0
 
     def take_back(self) -> None:
         """Forget the row that was added last, unless it is written already."""
@@ -109,13 +105,13 @@ class Rows:
 
     def postpone(self) -> None:
         """Keep the rows: they could not be written now. Wait longer after each failure, up to an hour."""
-        self._pause = min(max(self._seconds, 2 * self._pause, 1.0), 3600.0)
-        self._due_time = time() + self._pause
+        self.pause = min(max(self._seconds, 2 * self.pause, 1.0), 3600.0)
+        self._due_time = time() + self.pause
 
     @property
     def is_waiting(self) -> bool:
         """Whether the last write failed, and it is too early for another try."""
-        return self._pause > 0 and time() < self._due_time
+        return self.pause > 0 and time() < self._due_time
 
     def _full_name(self, name: object) -> str:
         if not isinstance(name, str) or not name or not name.isprintable():

@@ -285,7 +285,7 @@ class TrackerLogger(BufferedLogger):
         except BaseException:
             self._lt_rows.postpone()
             raise
-        self._lt_rows.resume()
+        self._lt_rows.pause = 0.0
 
     def _lt_send_all(self) -> None:
         """Send the rest, and the end of the run where it has come."""
@@ -363,6 +363,6 @@ def require(module: str, logger: str, extra: str) -> None:
     Raises:
         ConfigError: with the command that installs it.
     """
-    if find_spec(module) is None:
+    if not find_spec(module):
         hint = install_hint(f"lt-loggers[{extra}]")
         raise ConfigError(f"{logger} needs {module}: {hint}; logger='csv' needs no further package.", code="LT551")

@@ -64,10 +64,10 @@ class Uploads:
         changed = {path: Path(path).stat().st_mtime for path in scores if path and Path(path).exists()}
         uploads = []
         for path in sorted(changed, key=changed.__getitem__):
-            if self._seen.get(path, -1.0) < changed[path]:
+            if self._seen.get(path, 0) < changed[path]:
                 own = {"score": scores[path], "original_filename": Path(path).name, type(callback).__name__: settings}
                 aliases = ["latest", "best"] if path == best else ["latest"]
-                uploads.append(Upload(path=Path(path), aliases=aliases, metadata=plain(own)))
+                uploads.append(Upload(Path(path), aliases, plain(own)))
         return uploads
 
     def __getstate__(self) -> dict[str, Any]:

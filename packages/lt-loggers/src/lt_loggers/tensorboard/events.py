@@ -1,12 +1,14 @@
 """TensorBoard's events as bytes: its own messages and record format, in files that are ours.
 
-Its EventFileWriter is not used: a resumed run cuts its file where the checkpoint was made, and goes on in it.
+Its EventFileWriter is not used: a resumed run cuts its file where the checkpoint was made, and goes on in it. Nor
+is its RecordWriter: importing that takes twice as long as all of the messages, 83 of 117 ms.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
-from io import BytesIO
+from functools import reduce
 from typing import Any
 
 from google.protobuf.struct_pb2 import Value
@@ -17,7 +19,6 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.types_pb2 import DT_FLOAT, DT_STRING
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
-from tensorboard.summary.writer.record_writer import RecordWriter
 
 from lt_loggers.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 from lt_loggers.media_files import media_bytes, wav
@@ -28,9 +29,21 @@ _STATUS = {"success": 1, "finished": 1, "failed": 2, "interrupted": 2}
 
 def framed(event: Any) -> bytes:
     """Return the record of an event: its length and content, each with a checksum."""
-    file = BytesIO()
-    RecordWriter(file).write(event.SerializeToString())
-    return file.getvalue()
+    content = event.SerializeToString()
+    length = struct.pack("<Q", len(content))
+    return length + _checksum(length) + content + _checksum(content)
+
+
+def _checksum(content: bytes) -> bytes:
+    """Return the CRC-32C as records have it: turned by 15 bits, a constant added."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 255]
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF)
+
+
+_TABLE = [reduce(lambda crc, _: crc >> 1 ^ (crc & 1) * 0x82F63B78, range(8), byte) for byte in range(256)]
 
 
 def session_start(wall_time: float, step: int) -> bytes:
@@ -45,11 +58,10 @@ def file_version(wall_time: float) -> bytes:
 
 def scalars(wall_time: float, step: int, row: Mapping[str, float]) -> bytes:
     """Return the record of a row of numbers."""
-    values = (Summary.Value(tag=_utf8(name), simple_value=_as_float(value)) for name, value in row.items())
-    return framed(Event(wall_time=wall_time, step=step, summary=Summary(value=values)))
+    return _event(wall_time, step, {name: {"simple_value": _as_float(value)} for name, value in row.items()})
 
 
-def media_event(wall_time: float, step: int, name: str, media: Media) -> bytes | None:
+def media_event(wall_time: float, step: int, name: str, media: Media | None) -> bytes | None:
     """Return the record of a value that is no number, or None where TensorBoard has no view of it."""
     match media:
         case Image() | Figure() | Video():  # browsers play animated PNGs where TensorBoard shows images
@@ -58,21 +70,22 @@ def media_event(wall_time: float, step: int, name: str, media: Media) -> bytes |
             value = {"histo": _histogram(media)}
         case Audio():
             frames, channels = media.samples.shape
-            audio = Summary.Audio(
-                sample_rate=media.sample_rate,
-                num_channels=channels,
-                length_frames=frames,
-                encoded_audio_string=wav(media),
-                content_type="audio/wav",
-            )
-            value = {"audio": audio}
+            value = {
+                "audio": Summary.Audio(
+                    sample_rate=media.sample_rate,
+                    num_channels=channels,
+                    length_frames=frames,
+                    encoded_audio_string=wav(media),
+                    content_type="audio/wav",
+                )
+            }
         case Text():
             value = _markdown(media.text)
         case Table():
             value = _markdown(media.markdown())
         case _:
             return None
-    return _event(wall_time, step, name, value)
+    return _event(wall_time, step, {name: value})
 
 
 def hparams_start(wall_time: float, params: Mapping[str, bool | int | float | str]) -> bytes:
@@ -81,24 +94,22 @@ def hparams_start(wall_time: float, params: Mapping[str, bool | int | float | st
     No record lists the metrics: the tab then shows all scalars of the run.
     """
     values = {_utf8(name): _value(value) for name, value in params.items()}
-    info = SessionStartInfo(hparams=values, start_time_secs=wall_time)
-    return _hparams(wall_time, session_start_info=info)
+    return _hparams(wall_time, session_start_info=SessionStartInfo(hparams=values, start_time_secs=wall_time))
 
 
 def hparams_end(wall_time: float, status: str) -> bytes:
     """Return the record that gives the HPARAMS tab the run's status."""
-    info = SessionEndInfo(status=_STATUS.get(status, 0), end_time_secs=wall_time)
-    return _hparams(wall_time, session_end_info=info)
+    return _hparams(wall_time, session_end_info=SessionEndInfo(status=_STATUS.get(status, 0), end_time_secs=wall_time))
 
 
 def _hparams(wall_time: float, **info: Any) -> bytes:
     nothing = TensorProto(dtype=DT_FLOAT, tensor_shape=TensorShapeProto())
     content = HParamsPluginData(version=0, **info).SerializeToString()
-    return _event(wall_time, 0, f"_hparams_/{next(iter(info))}", {"tensor": nothing, **_plugin("hparams", content)})
+    return _event(wall_time, 0, {f"_hparams_/{next(iter(info))}": {"tensor": nothing, **_plugin("hparams", content)}})
 
 
-def _event(wall_time: float, step: int, name: str, value: Mapping[str, Any]) -> bytes:
-    summary = Summary(value=[Summary.Value(tag=_utf8(name), **value)])
+def _event(wall_time: float, step: int, values: Mapping[str, Mapping[str, Any]]) -> bytes:
+    summary = Summary(value=[Summary.Value(tag=_utf8(name), **value) for name, value in values.items()])
     return framed(Event(wall_time=wall_time, step=step, summary=summary))
 
 
@@ -117,16 +128,22 @@ def _value(value: bool | float | str) -> Value:
 def _image(content: bytes) -> dict[str, Any]:
     """Return a PNG; its size and its type (0, 2, 6 for 1, 3, 4 channels) are in its header."""
     width, height = (int.from_bytes(content[place : place + 4], "big") for place in (16, 20))
-    size = {"height": height, "width": width, "colorspace": min(content[25] + 1, 4)}
-    return {"image": Summary.Image(**size, encoded_image_string=content)}
+    color = min(content[25] + 1, 4)
+    return {"image": Summary.Image(height=height, width=width, colorspace=color, encoded_image_string=content)}
 
 
 def _histogram(media: Histogram) -> HistogramProto:
     values = media.values
     counts, edges = media.binned()
-    sums = {"sum": float(values.sum()), "sum_squares": float((values * values).sum())}
-    ends = {"min": float(values.min()), "max": float(values.max()), "num": len(values)}
-    return HistogramProto(**ends, **sums, bucket_limit=edges[1:], bucket=counts)
+    return HistogramProto(
+        min=float(values.min()),
+        max=float(values.max()),
+        num=len(values),
+        sum=float(values.sum()),
+        sum_squares=float((values * values).sum()),
+        bucket_limit=edges[1:],
+        bucket=counts,
+    )
 
 
 def _markdown(content: str) -> dict[str, Any]:

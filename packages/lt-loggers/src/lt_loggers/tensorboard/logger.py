@@ -120,9 +120,8 @@ class TensorBoardLogger(FolderLogger):
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
         from lt_loggers.tensorboard import events
 
-        media = as_media(value)
         step = max(0, round(self._lt_rows.last_step)) if step is None else round(step)
-        record = None if media is None else events.media_event(time(), step, name, media)
+        record = events.media_event(time(), step, name, as_media(value))
         if record is None:
             return False
         self.add_event(record)
