@@ -38,6 +38,7 @@ class AsyncCheckpointIO(Wrapping):
     """
 
     _lt_errors: list[tuple[str, Exception]]
+    _lt_held: int
 
     def __init__(self, checkpoint_io: CheckpointIO | None = None, *, max_memory: float = math.inf) -> None:
         super().__init__(checkpoint_io)
@@ -57,14 +58,15 @@ class AsyncCheckpointIO(Wrapping):
         self.settle()
         self._lt_save_failed = False
         room = min(self.max_memory, self._lt_held + MEMORY_SHARE * available_memory())
-        if not (fits := size <= room):
+        fits = size <= room
+        if not fits:
             warn(
                 f"{path}: a copy of {size / 2**20:.0f} MiB does not fit the {room / 2**20:.0f} MiB that it may take "
                 "(max_memory, and the free memory), so training waits until it is written.",
                 code="LT654",
             )
             self._lt_copies.release()
-        self._lt_held = size if fits else 0
+        self._lt_held = size * fits
         return fits
 
     def copied(self, tree: Mapping[str, Any]) -> dict[str, Any]:
