@@ -29,7 +29,7 @@ _STATUS = {"success": 1, "finished": 1, "failed": 2, "interrupted": 2}
 
 def framed(event: Any) -> bytes:
     """Return the record of an event: its length and content, each with a checksum."""
-    content = event.SerializeToString()
+    content: bytes = event.SerializeToString()
     length = struct.pack("<Q", len(content))
     return length + _checksum(length) + content + _checksum(content)
 

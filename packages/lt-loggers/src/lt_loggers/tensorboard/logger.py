@@ -191,7 +191,8 @@ class TensorBoardLogger(FolderLogger):
         content += [events.scalars(at, round(step), row) for step, at, row in rows]
         waiting = self._lt_events[:]
         file.append(b"".join(content + waiting))
-        self._lt_hparams_shown, self._lt_hparams_due = self._lt_hparams_shown or self._lt_hparams_due, False
+        self._lt_hparams_shown |= self._lt_hparams_due
+        self._lt_hparams_due = False
         del self._lt_events[: len(waiting)]
 
     def _lt_opened(self) -> LogFile:
