@@ -114,8 +114,11 @@ def main() -> None:
     print(machine())
     if args.write is not None:
         before, _, rest = args.write.read_text("utf-8").partition(BEGIN)
+        old, _, after = rest.partition(END)
+        others = [f"| {name} |" for name in JOBS if args.jobs and name not in args.jobs]
+        lines += [line for line in old.splitlines() if line.startswith(tuple(others))]  # not measured this time
         page = "\n".join(["", "", machine(), "", *lines, "", ""])
-        args.write.write_text(f"{before}{BEGIN}{page}{END}{rest.partition(END)[2]}", encoding="utf-8")
+        args.write.write_text(f"{before}{BEGIN}{page}{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
