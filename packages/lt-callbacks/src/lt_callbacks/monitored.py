@@ -86,7 +86,8 @@ class Monitor:
             alone = f" on rank {rank} (rank_zero_only=True logs it on rank 0 alone: leave it out)" if rank else ""
             return LogError(
                 f"{who}(monitor={monitor!r}): no metric of this name was logged{alone} when it was due. Logged so far: "
-                f"{have}.{did_you_mean(monitor, names)} Log it by self.log({monitor!r}, ...) or monitor another one.",
+                f"{have}.{did_you_mean(monitor, names)} Log it by self.log({monitor!r}, ..., on_epoch=True) or monitor "
+                "another one.",
                 code="LT531",
             )
         return None
