@@ -1,9 +1,10 @@
-"""Low-rank adapters beside a frozen base in 8 bits, as QLoRA has them in 4: only the adapters are trained and saved.
+"""Low-rank adapters beside a frozen base in 8 bits, or in 4 as in QLoRA: only the adapters are trained and saved.
 
 The base is a small decoder that is trained here first, then its layers are quantized by torchao, with no gradients, so
 that the optimizer has states for the adapters alone. Shown are the sizes, and a resume from a checkpoint of adapters
 that ends with the same weights, bit for bit, as a run without a stop. The file knows the checksums of what it leaves
-out: a base with other values is a warning. Run it with ``uv run --group examples examples/text/qlora.py``.
+out: a base with other values is a warning. Run it with ``uv run --group examples examples/text/qlora.py``; with
+``--with bitsandbytes`` before the file and ``--bits 4`` behind it the base is in NF4.
 """
 
 # nox needs torchao
@@ -45,14 +46,25 @@ class LowRank(nn.Module):
         return self.base(x) + self.scale * self.up(self.down(x))
 
 
-def with_adapters(base: Decoder) -> Decoder:
-    """Return a copy of the model: its blocks in 8 bits, everything frozen, with adapters beside each linear layer."""
+def in_4_bits(layer: nn.Linear) -> nn.Linear:
+    """Return a frozen layer in NF4, which bitsandbytes quantizes as it moves to a device, a CPU too."""
+    import bitsandbytes as bnb
+
+    sizes = layer.in_features, layer.out_features, layer.bias is not None
+    low = bnb.nn.Linear4bit(*sizes, quant_type="nf4", compute_dtype=torch.float32)
+    low.load_state_dict(layer.state_dict())
+    return low.requires_grad_(False).to(layer.weight.device)
+
+
+def with_adapters(base: Decoder, bits: int) -> Decoder:
+    """Return a copy of the model: its blocks in few bits, everything frozen, with adapters beside each linear layer."""
     net = copy.deepcopy(base).requires_grad_(False)
-    quantize_(net.blocks, Int8WeightOnlyConfig())
+    if bits == 8:
+        quantize_(net.blocks, Int8WeightOnlyConfig())
     for block in net.blocks:
         for name, layer in list(block.named_children()):
             if isinstance(layer, nn.Linear):
-                setattr(block, name, LowRank(layer))
+                setattr(block, name, LowRank(layer if bits == 8 else in_4_bits(layer)))
     return net
 
 
@@ -85,12 +97,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--max-epochs", type=int, default=6)
     parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--bits", type=int, choices=(4, 8), default=8)
     args = parser.parse_args()
 
     def adapt(folder: str, epochs: int, ckpt_path: str | None = None) -> tuple[Learner, ModelCheckpoint]:
         pl.seed_everything(1)
-        learner = Learner(with_adapters(base), args.max_epochs * len(data))  # the same base, quantized anew
-        keep = ModelCheckpoint(folder, trainable_only=True)
+        learner = Learner(with_adapters(base, args.bits), args.max_epochs * len(data))  # the same base, quantized anew
+        keep = ModelCheckpoint(folder, trainable_only=True, exclude="*.base.*")  # scales of 4 bits are no parameters
         trainer = pl.Trainer(max_epochs=epochs, callbacks=[keep], logger=False)
         trainer.fit(learner, data, ckpt_path=ckpt_path)
         print(f"After {epochs} epochs the loss is {float(trainer.callback_metrics['train_loss']):.3f}")
