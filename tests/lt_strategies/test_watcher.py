@@ -13,7 +13,7 @@ import pytest
 from tests.patience import PATIENCE
 from torch.distributed import HashStore
 
-from lt_core.errors import LtError
+from lt_core.errors import LtError, RankError
 from lt_core.strategy import Strategy
 from lt_strategies import group
 from lt_strategies.job import RankClient, made_folder
@@ -162,6 +162,22 @@ def test_compiling_and_logging_count_as_life_and_what_follows_may_hang(tmp_path,
     for _ in range(5 * line.first):
         assert job.wait(301) is None
     assert [job.wait(20), job.wait(300)] != [None, None]
+
+
+def test_a_rank_that_is_interrupted_by_the_verdict_shows_no_frames_of_its_step(tmp_path):
+    Page(tmp_path / "page", 1)
+    rank = RankClient(str(tmp_path), 0, 1)
+
+    def training_step():  # where the verdict's signal finds this rank: often 20 frames deep in torch
+        rank.heard = True
+        raise RankError("Rank 1 of 2 failed in train batch 4", code="LT701")
+
+    with pytest.raises(RankError, match="Rank 1 of 2 failed") as raised:
+        rank.run(training_step, (), Strategy())
+    faulthandler.unregister(DUMP_SIGNAL)
+    rank._dump.close()
+    assert "training_step" not in [entry.name for entry in raised.traceback]
+    assert raised.value.__suppress_context__
 
 
 def test_a_run_s_first_training_batch_ends_the_long_patience_and_a_sanity_check_does_not(tmp_path):

@@ -197,8 +197,7 @@ class RankClient(Supervisor, Launcher):
             return
         if isinstance(error, RankError) and self.heard:
             self._mark(page.IDLE)
-            error.__suppress_context__ = True
-            return
+            raise error.with_traceback(None) from None  # raised wherever this rank was, often deep in torch
         report = self.report(error)
         verdict = self.wait_for_verdict(PATIENCE + 1.5) if report["consequence"] else None
         self._mark(page.IDLE)
