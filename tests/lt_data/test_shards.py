@@ -232,9 +232,9 @@ def test_a_distributed_sampler_that_repeats_samples_in_evaluation_is_warned_abou
 
 def test_a_stream_says_how_it_splits(kit):
     class Splits(kit.NumberStream):
-        def shard(self, num_shards, index):
+        def shard(self, count, index):  # whatever its arguments are called
             part = type(self)(0)
-            part.numbers = list(range(index, self.total, num_shards))
+            part.numbers = list(range(index, self.total, count))
             return part
 
         def __iter__(self):

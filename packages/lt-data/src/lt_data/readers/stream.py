@@ -32,7 +32,7 @@ def own_shard(dataset: Any, shard: Shard) -> Any | None:
     pieces = getattr(dataset, "num_shards", shard.count)
     if isinstance(pieces, int) and pieces % shard.count:  # ranks would get different numbers of samples
         return None
-    return split(num_shards=shard.count, index=shard.index) if callable(split) else None
+    return split(shard.count, shard.index) if callable(split) else None
 
 
 class SharedStream(IterableDataset[Any]):
