@@ -1,10 +1,12 @@
 """Draws from the process's generators are noticed, whoever makes them."""
 
 import random
+import warnings
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, Dataset
 
 from lt_data.resume import generators, workers
 
@@ -75,3 +77,41 @@ def test_a_worker_makes_a_state_only_where_something_was_drawn(monkeypatch):
     assert first[2][0] != third[2][0] == generators.host_state()
     assert second[2] is None
     assert len(made) == 2
+
+
+class Augmented(Dataset):
+    """Samples augmented by a generator: the dataset's, one that a worker makes, or none."""
+
+    def __init__(self, held, draws=True):
+        self.generator, self.draws = held, draws
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        self.generator = self.generator or random.Random(torch.initial_seed())
+        return float(index) + (self.generator.random() if self.draws else 0.0)
+
+
+def reseed(worker_id):
+    torch.utils.data.get_worker_info().dataset.generator.seed(worker_id)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "init", "alike"),
+    [
+        (Augmented(random.Random(1)), None, True),
+        (Augmented(random.Random(1)), reseed, False),
+        (Augmented(random.Random(1), draws=False), None, False),
+        (Augmented(None), None, False),
+    ],
+    ids=["held", "seeded by worker_init_fn", "held and not used", "made in the worker"],
+)
+def test_workers_that_draw_alike_from_copies_of_a_generator_are_warned_of(kit, dataset, init, alike):
+    feed = kit.make_feed(DataLoader(dataset, 2, num_workers=2, worker_init_fn=init), stage="fit")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        batches = [batch - torch.arange(start, start + 2.0) for start, batch in zip((0, 2), feed, strict=False)]
+    feed.close()
+    assert torch.allclose(*batches) == (alike or not dataset.draws)
+    assert any("Augmented" in str(each.message) and "LT465" in str(each.message) for each in caught) == alike

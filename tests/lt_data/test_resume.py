@@ -87,6 +87,7 @@ WITH_WORKERS = {
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker processes")
+@pytest.mark.filterwarnings("ignore:Owner .*LT465")  # it stays what the loop by hand does
 @pytest.mark.parametrize("name", WITH_WORKERS)
 def test_resume_with_workers(kit, name):
     make, places = WITH_WORKERS[name]

@@ -54,6 +54,7 @@ LOADERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Owner .*LT465")  # it stays what the loop by hand does
 @pytest.mark.parametrize("name", LOADERS)
 def test_batches_and_generators_are_those_of_the_plain_loop(kit, name):
     kit.seed()

@@ -14,6 +14,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT453",
         "LT455",
         "LT464",
+        "LT465",
         "LT905",
     }
 )

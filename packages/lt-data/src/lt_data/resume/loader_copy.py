@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from lt_core.errors import warn
+from lt_data.resume.generators import find_owned, owned_states
 from lt_data.resume.workers import Begin, Parcel, Traveling, WorkerState, started
 
 
@@ -43,6 +45,7 @@ class LoaderCopy:
         self.travels = travel and self.workers > 0
         self.states: dict[int, WorkerState] = {}
         self.next_worker = 0
+        self._before: list[str] = []  # states of the generators of which each worker gets a copy
         self._copied: DataLoader[Any] | None = None
         self._iterator: Iterator[Any] | None = None
 
@@ -85,8 +88,20 @@ class LoaderCopy:
         batch, worker, state = parcel
         self.next_worker = (worker + 1) % self.workers
         if state is not None:
+            if self.states.keys() == {0} and worker == 1:
+                self._compare(self.states[0].owned, state.owned)
             self.states[worker] = state
         return batch
+
+    def _compare(self, *drawn: list[str]) -> None:
+        """Warn where two workers have drawn the same numbers from their copies of a generator."""
+        if any(first == second != before for first, second, before in zip(*drawn, self._before, strict=False)):
+            warn(
+                f"{type(self.loader.dataset).__name__} or its collate function holds a random generator, of which each "
+                "worker of the DataLoader has a copy: workers 0 and 1 drew the same numbers. Make it in the worker: "
+                "numpy.random.default_rng(torch.initial_seed()) at its first use.",
+                code="LT465",
+            )
 
     def drain(self) -> None:
         """Wait for the batches that persistent workers have in flight; no further index may come meanwhile."""
@@ -130,6 +145,7 @@ class LoaderCopy:
         if self.indices is not None:
             changes["batch_sampler" if loader.batch_sampler is not None else "sampler"] = self.indices
         if self.travels:
+            self._before = owned_states(find_owned((loader.dataset, loader.collate_fn)))
             stream = (
                 loader.batch_size
                 if loader.batch_sampler is not None and isinstance(loader.dataset, IterableDataset)
