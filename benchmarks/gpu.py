@@ -7,13 +7,15 @@ ResNet-18 and a small GPT, eager and compiled, and an MLP whose step is nothing 
 Both sides read the same pinned batches. A turn is a part of a second: lt's data loader stops the clock when the device
 has done what it was given, and lets the loop by hand do as many steps before it goes on, so that both meet the same
 clock of the processor; the ratio is the median over the pairs. Synchronising calls are counted by torch in runs of
-their own. What fails is named in a line, and the rest goes on; each line is printed when it is measured.
+their own, and memory at its fullest in two more. What fails is named in a line, and the rest goes on; each line is
+printed when it is measured.
 ``--device cpu --small`` runs all of it but the graphs, to see that it works.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import subprocess
 import sys
 import tempfile
@@ -115,7 +117,7 @@ class Counted(Marked):
 
 
 class Clock:
-    """Time and memory of a turn, from and to a moment at which the device has nothing to do."""
+    """Time of a turn, from and to a moment at which the device has nothing to do."""
 
     def __init__(self, device: torch.device) -> None:
         self.on_cuda, self.since = device.type == "cuda", 0.0
@@ -124,16 +126,13 @@ class Clock:
         """Begin a turn."""
         if self.on_cuda:
             torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
         self.since = time.perf_counter()
 
-    def stop(self) -> tuple[float, float, float]:
-        """Return the seconds, the MiB at the fullest, and the MiB that are held now."""
-        if not self.on_cuda:
-            return time.perf_counter() - self.since, 0.0, 0.0
-        torch.cuda.synchronize()
-        took = time.perf_counter() - self.since
-        return took, torch.cuda.max_memory_allocated() / 2**20, torch.cuda.memory_allocated() / 2**20
+    def stop(self) -> float:
+        """Return the seconds since :meth:`start`."""
+        if self.on_cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter() - self.since
 
 
 class Net(pl.LightningModule):
@@ -366,35 +365,30 @@ def gpu_rows(device: torch.device, rounds: int, *, small: bool) -> tuple[list[Fi
         what = f"{line.case.name}{line.what}"
         figure = Figure("G", what, "µs", line.budget, "ratio")
         peak = Figure("G", f"{what}, memory", "MiB", float("inf"))
-        if tried(what, partial(take_turns, figure, peak, line, device, rounds)):
-            measured = [figure, peak] if device.type == "cuda" else [figure]
-            print(table(measured), flush=True)
-            found += measured[:1]
-            peaks += measured[1:]
+        if tried(what, partial(take_turns, figure, line, device, rounds)):
+            print(table([figure]), flush=True)
+            found.append(figure)
+        if device.type == "cuda" and tried(peak.what, partial(note_peaks, peak, line, device)):
+            peaks.append(peak)
     return found + peaks, failed
 
 
 LOGGED: dict[str, Any] = {"logs": True, "logger": "csv"}
 
 
-def take_turns(figure: Figure, peak: Figure, line: Line, device: torch.device, rounds: int) -> None:
+def take_turns(figure: Figure, line: Line, device: torch.device, rounds: int) -> None:
     """Let both sides train side by side: the loop by hand takes its turns at the marks of ours."""
     torch.compiler.reset()  # after 8 nets torch would compile a function no more
     case, clock = line.case, Clock(device)
     theirs = line.hand(Marked(case, device, turns=rounds))
-    held = 0.0  # by the loop by hand, MiB
 
     def at_mark(turn: int) -> None:
-        nonlocal held
-        ours, our_peak, mine = clock.stop()
-        our_peak, mine = our_peak - held, mine - held
+        ours = clock.stop()
         clock.start()
         train(case.steps if turn else case.warm)
-        by_hand, their_peak, both = clock.stop()
-        held = both - mine
+        by_hand = clock.stop()
         if turn:
             figure.turn(by_hand / case.steps * 1e6, ours / case.steps * 1e6)
-            peak.turn(their_peak - mine, our_peak)
         clock.start()
 
     @torch.enable_grad()
@@ -403,6 +397,20 @@ def take_turns(figure: Figure, peak: Figure, line: Line, device: torch.device, r
             next(theirs)
 
     line.ours(Marked(case, device, turns=rounds, at_mark=at_mark))
+
+
+def note_peaks(figure: Figure, line: Line, device: torch.device) -> None:
+    """Note the memory of each side at its fullest, alone on the device, from its first step on."""
+    few, found = replace(line.case, steps=5, warm=5), []
+    for train in (lambda: [None for _ in line.hand(Marked(few, device))], lambda: line.ours(Marked(few, device))):
+        gc.collect()
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        train()
+        found.append((torch.cuda.max_memory_allocated() - before) / 2**20)
+    figure.turn(*found)
 
 
 def count(figure: Figure, case: Case, device: torch.device, **options: Any) -> None:
