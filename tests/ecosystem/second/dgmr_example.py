@@ -2,7 +2,6 @@
 
 # requires: dgmr==1.4.4
 # domain: forecasting
-# differs: two optimizers that step thrice a batch: `global_step` is 6 on Lightning, 2 on lt; all else is equal
 
 import csv
 from pathlib import Path

@@ -49,8 +49,10 @@ def choice(who: str, name: str, value: object, allowed: Iterable[str]) -> str:
     known = [str(word) for word in allowed]
     if isinstance(value, str) and value in known:
         return value
-    hint = did_you_mean(str(value), known)
-    raise ConfigError(f"{who}({name}={value!r}): expected {' or '.join(map(repr, known))}.{hint}", code="LT175")
+    raise ConfigError(
+        f"{who}({name}={value!r}): expected {' or '.join(map(repr, known))}.{did_you_mean(str(value), known)}",
+        code="LT175",
+    )
 
 
 def require_logger(who: str, trainer: TrainerAPI) -> None:

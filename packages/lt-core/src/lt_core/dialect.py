@@ -143,7 +143,8 @@ class Policy:
         epochs_without_loss: an epoch of which no batch had a loss is a warning, no error.
         fills_by_place: optional parameters of hooks get arguments of other names whatever their default.
         full_windows: each loss is divided by the size of a full window, at the epoch's end and beside a batch without
-            a loss too; a window in which no batch had a loss counts as a step, and moves schedulers that go by steps.
+            a loss too; a window in which no batch had a loss counts as a step, and moves schedulers that go by steps;
+            in manual optimization ``global_step`` counts each optimizer's step, and the x axis of rows counts batches.
         schedules_by_batch: a scheduler's ``frequency`` counts the batches of an epoch, not optimizer steps.
         new_optimizers: a second ``fit`` of a module makes its optimizers anew.
         offers_closures: an optimizer whose step can take a closure gets it, unless it is torch's.

@@ -127,7 +127,8 @@ def set_up_training(run: Run) -> None:
                 f"gradient_clip_algorithm={limits.gradient_clip_algorithm!r} without a gradient_clip_val clips nothing."
             )
             warn(f"{text} Write gradient_clip_val=1.0, for instance.", code="LT368")
-    if optimizers > 1 and limits.max_steps >= 0:
+    by_optimizer = run.agenda.full and not run.module.automatic_optimization
+    if optimizers > 1 and limits.max_steps >= 0 and not by_optimizer:
         warn(
             f"max_steps={limits.max_steps} counts windows in which at least one optimizer stepped, and so does "
             f"the x axis. Lightning counts every optimizer's step: {optimizers} optimizers reach its "
@@ -147,6 +148,8 @@ def set_up_training(run: Run) -> None:
     else:
         place = place_of_others(saved, optimizers=optimizers, batches=run.data.length, window=limits.window_of)
         position.epoch, position.batch, position.step = place
+        if by_optimizer:
+            position.extra = saved.tree["global_step"] - position.step
         if position.batch:
             feed.load_state_dict({"epoch": position.epoch, "batches": position.batch, "before": capture_generators()})
     run.log.each(lambda logger: logger.log_graph(run.module))

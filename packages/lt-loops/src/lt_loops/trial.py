@@ -91,8 +91,8 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
         loaders = Loaders(loaders.module, loaders.datamodule, **loaders.given)
     else:
         loaders.as_first_asked("train", outer.position)  # its draws are the fit's
-    limits: dict[str, Any] = {"limit_val_batches": 0} if fits else {}
-    limits |= {name: value for name, value in overrides.items() if name in LIMITS}
+    callbacks = order_callbacks([*overrides.pop("callbacks", []), losses])
+    limits = {**({"limit_val_batches": 0} if fits else {}), **overrides}
     limits |= {"global_batch_size": None} if "accumulate_grad_batches" in limits else {}
     limits |= {"max_steps": max_steps, "max_epochs": -1, "min_epochs": None, "min_steps": None}
     outer.saves.confirm()  # a file that is still being written is the fit's affair
@@ -105,7 +105,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
         outer.without_loggers(),
         outer.job.limits.overridden(**limits),
     ):
-        inner = outer.child(order_callbacks([*overrides.get("callbacks", []), losses]), loaders)
+        inner = outer.child(callbacks, loaders)
         inner.attach()
         try:
             if fits:
@@ -163,7 +163,7 @@ def _snapshot(module: LightningModule, training: Training, precision: Precision)
     buffers = {name: value.detach().clone() for name, value in module.named_buffers() if name not in weights}
     modes = [(part, part.training) for part in module.modules()]
     optimizers = [copy.deepcopy(optimizer.state_dict()) for optimizer in training.optimizers]
-    schedulers = [copy.deepcopy(config.scheduler.state_dict()) for config in training.schedulers.configs]
+    schedulers = copy.deepcopy(training.schedulers.states())
     scaler = copy.deepcopy(precision.state_dict())
     try:
         yield

@@ -355,7 +355,7 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def global_step(self) -> int:
-        return self._position.step
+        return self._position.global_step
 
     @property
     def batch_idx(self) -> int:

@@ -60,10 +60,10 @@ def failed_together(who: str, trainer: TrainerAPI) -> bool:
     except RuntimeError:  # the ranks' store is gone, and with it the rank that held it
         going_on = [rank for rank in ranks if rank != trainer.global_rank]
     if going_on:
-        names = ", ".join(map(str, going_on))
         warn(
-            f"{who} saves nothing: rank {trainer.global_rank} failed alone (not rank {names}), and a checkpoint takes "
-            "all ranks. The last one that was saved before resumes the run.",
+            f"{who} saves nothing: rank {trainer.global_rank} failed alone (not rank "
+            f"{', '.join(map(str, going_on))}), and a checkpoint takes all ranks. The last one that was saved before "
+            "resumes the run.",
             code="LT642",
         )
     return not going_on

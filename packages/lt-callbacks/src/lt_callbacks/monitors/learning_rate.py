@@ -70,14 +70,14 @@ class LearningRateMonitor(Callback):
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Send the rates of the step that comes, where it will be logged."""
         if self._lt_logged.is_due(trainer, coming=True) and self.logging_interval != "epoch":
-            self._lt_send(trainer, trainer.global_step, "step")
+            self._lt_send(trainer, "step")
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Send the rates with which the epoch begins."""
         if self.logging_interval != "step":
-            self._lt_send(trainer, trainer.global_step, "epoch")
+            self._lt_send(trainer, "epoch")
 
-    def _lt_send(self, trainer: TrainerAPI, step: int, interval: str) -> None:
+    def _lt_send(self, trainer: TrainerAPI, interval: str) -> None:
         values: dict[str, float] = {}
         for name, optimizer, group in _named_groups(trainer):
             intervals = [config.interval for config in trainer.lr_scheduler_configs if config.optimizer is optimizer]
@@ -95,7 +95,7 @@ class LearningRateMonitor(Callback):
                 values[key] = self.last_weight_decay_values[key] = float(group["weight_decay"])
         if values:
             trainer.callback_metrics.update({name: torch.tensor(value) for name, value in values.items()})
-            trainer.log_metrics(values, step)
+            trainer.log_metrics(values, int(trainer.elapsed("steps")))
 
 
 def _named_groups(trainer: TrainerAPI) -> list[tuple[str, Optimizer, dict[str, Any]]]:

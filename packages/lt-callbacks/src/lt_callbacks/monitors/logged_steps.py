@@ -13,11 +13,11 @@ class LoggedSteps:
 
     def __init__(self) -> None:
         self._multiples: Every | None = None
-        self._last = -1
+        self._last = -1.0
 
     def is_due(self, trainer: TrainerAPI, *, coming: bool = False) -> bool:
         """Return whether there is a row, once for each step; ``coming``: for the step to come. All ranks ask alike."""
-        every, step = trainer.log_every_n_steps, trainer.global_step + coming
+        every, step = trainer.log_every_n_steps, trainer.elapsed("steps") + coming
         if isinstance(every, Duration):
             if self._multiples is None or not self._multiples.belongs_to(trainer):
                 self._multiples = Every(every, trainer)

@@ -60,8 +60,9 @@ def _strategy(base: Any) -> Any:
         names = _CARRIED if base.name != "single" else one[base.__name__ == "Strategy" :]
         if base.name != "model_parallel":
             if len(given) > len(names):
-                kind = type(self).__name__
-                raise TypeError(f"{kind}() takes {len(names)} arguments by position, but {len(given)} were given.")
+                raise TypeError(
+                    f"{type(self).__name__}() takes {len(names)} arguments by position, but {len(given)} were given."
+                )
             arguments.update(zip(names, given, strict=False))
         device = arguments.pop("device", None)
         carried = {name: arguments.pop(name) for name in _CARRIED if arguments.get(name) is not None}

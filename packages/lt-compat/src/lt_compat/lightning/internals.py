@@ -117,10 +117,7 @@ def gpu_stats(device: torch.device) -> Mapping[str, float]:
     return readings
 
 
-def cpu_stats() -> Mapping[str, float]:
-    """Return the processor's readings."""
-    readings: Mapping[str, float] = plugins.load("accelerators", "cpu")().stats(torch.device("cpu"))
-    return readings
+cpu_stats = partial(gpu_stats, CPU_DEVICE)
 
 
 def wrap_for_checkpointing(

@@ -66,6 +66,14 @@ class FitLoop:
         return int(self.batch_progress.total.ready) - 1
 
     @property
+    def _batches_that_stepped(self) -> int:
+        """Batches or windows that stepped: the x axis; the present one counts after its hooks and its validation."""
+        trainer = self.trainer
+        run = trainer._run
+        ends = self._within("train_batch") and run.data.feed.batches_done == trainer.batch_idx
+        return int(trainer.elapsed("steps")) - ((ends or trainer.validating) and not run.position.micro)
+
+    @property
     def min_epochs(self) -> int:
         """Epochs that are trained at least."""
         return self.trainer.min_epochs or 0
@@ -110,7 +118,6 @@ class FitLoop:
 
 
 _TRAINERS = {
-    "_batches_that_stepped": "global_step",
     "max_batches": "num_training_batches",
     "optimizer_loop": "fit_loop",
 }
@@ -186,30 +193,18 @@ def _read(run: Any, group: str) -> int:
     return sum(feed.batches_done for feed in read)
 
 
-class EvaluationLoop:
-    """A loop of validation or test; packages ask it whether there is data, and for the loaders.
+class _Evaluation:
+    """What loops of evaluation and prediction have in common.
 
-    Args:
+    Attributes:
         trainer: whose.
-        trainer_fn: ``"fit"`` for the validation inside it.
-        stage: kept for Lightning's subclasses; ``trainer_fn`` says it.
-        verbose: kept to be read.
-        inference_mode: kept to be read.
     """
 
-    def __init__(
-        self,
-        trainer: TrainerAPI,
-        trainer_fn: str = "fit",
-        stage: str | None = None,
-        verbose: bool = True,
-        inference_mode: bool = True,
-    ) -> None:
-        self.trainer, self.verbose, self.inference_mode = trainer, verbose, inference_mode
-        self._fn, self._stage = trainer_fn, "test" if trainer_fn == "test" else "val"
+    trainer: TrainerAPI
+    _fn = _stage = "predict"
 
     @property
-    def _data_source(self) -> EvaluationLoop:
+    def _data_source(self) -> _Evaluation:
         return self
 
     def is_defined(self) -> bool:
@@ -232,13 +227,36 @@ class EvaluationLoop:
 
     @property
     def batch_progress(self) -> SimpleNamespace:
-        """How many batches of the present or last evaluation were begun and done, and of all in this epoch."""
+        """How many batches of the present or last run of this loop were begun and done, and of all in this epoch."""
         return evaluated(self.trainer, self._fn)
 
     @property
-    def epoch_loop(self) -> EvaluationLoop:
+    def epoch_loop(self) -> _Evaluation:
         """The loop over batches is the same."""
         return self
+
+
+class EvaluationLoop(_Evaluation):
+    """A loop of validation or test; packages ask it whether there is data, and for the loaders.
+
+    Args:
+        trainer: whose.
+        trainer_fn: ``"fit"`` for the validation inside it.
+        stage: kept for Lightning's subclasses; ``trainer_fn`` says it.
+        verbose: kept to be read.
+        inference_mode: kept to be read.
+    """
+
+    def __init__(
+        self,
+        trainer: TrainerAPI,
+        trainer_fn: str = "fit",
+        stage: str | None = None,
+        verbose: bool = True,
+        inference_mode: bool = True,
+    ) -> None:
+        self.trainer, self.verbose, self.inference_mode = trainer, verbose, inference_mode
+        self._fn, self._stage = trainer_fn, "test" if trainer_fn == "test" else "val"
 
 
 def kept(name: str, stage: str) -> property:
@@ -258,7 +276,7 @@ def kept(name: str, stage: str) -> property:
     return property(read, replace, doc=f"{name} for reading; setting a loop has no effect.")
 
 
-class PredictLoop:
+class PredictLoop(_Evaluation):
     """The loop of prediction.
 
     Args:
@@ -269,30 +287,6 @@ class PredictLoop:
         self.trainer = trainer
 
     return_predictions = True
-
-    @property
-    def _combined_loader(self) -> Any:
-        return _combined(list(self.trainer.all_loaders("predict")), "sequential")
-
-    @property
-    def max_batches(self) -> Any:
-        """Batches of each loader."""
-        return self.trainer.num_predict_batches
-
-    @property
-    def num_dataloaders(self) -> int:
-        """How many loaders there are."""
-        return len(self.max_batches)
-
-    @property
-    def batch_progress(self) -> SimpleNamespace:
-        """How many batches of the present or last prediction, and of all, were begun and done."""
-        return evaluated(self.trainer, "predict")
-
-    @property
-    def epoch_loop(self) -> PredictLoop:
-        """The loop over batches is the same."""
-        return self
 
     @property
     def predictions(self) -> list[Any]:

@@ -14,6 +14,7 @@ import re
 import warnings
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -210,22 +211,20 @@ def rank_prefixed_message(message: str, rank: int | None) -> str:
 
 def lightning_hasattr(model: Any, attribute: str) -> bool:
     """Return whether a module, its hyperparameters or its datamodule have an attribute."""
-    return _holder(model, attribute) is not None
+    with suppress(AttributeError):
+        return _holder(model, attribute) is not None
+    return False
 
 
 def lightning_getattr(model: Any, attribute: str) -> Any:
     """Return an attribute of a module, its hyperparameters or its datamodule."""
     holder = _holder(model, attribute)
-    if holder is None:
-        raise AttributeError(f"{type(model).__name__} and its hparams have no {attribute!r}.")
     return holder[attribute] if isinstance(holder, dict) else getattr(holder, attribute)
 
 
 def lightning_setattr(model: Any, attribute: str, value: Any) -> None:
     """Set an attribute wherever :func:`lightning_getattr` finds it."""
     holder = _holder(model, attribute)
-    if holder is None:
-        raise AttributeError(f"{type(model).__name__} and its hparams have no {attribute!r}.")
     if isinstance(holder, dict):
         holder[attribute] = value
     else:
@@ -239,7 +238,7 @@ def _holder(model: Any, attribute: str) -> Any:
     for candidate in candidates:
         if attribute in candidate if isinstance(candidate, dict) else hasattr(candidate, attribute):
             return candidate
-    return None
+    raise AttributeError(f"{type(model).__name__} and its hparams have no {attribute!r}.")
 
 
 def is_overridden(method_name: str, instance: object = None, parent: type | None = None) -> bool:

@@ -13,7 +13,7 @@ from lt_core.strategy import Strategy
 from lt_core.terminal import short_path, waiting
 from lt_loops.former_names import understood_by
 from lt_loops.state.origin import Saved
-from lt_loops.state.position import Position
+from lt_loops.state.position import NEVER, Position
 from lt_loops.state.unsaved import listed
 
 
@@ -59,7 +59,7 @@ def _faults(lt: Any) -> Iterator[str]:
     """Yield the faults in the part of a file from which a run goes on."""
     yield from _wrong("lt", lt, position=dict, pending=dict, precision=dict, ranks=list, world_size=int)
     yield from _wrong("lt.pending", lt["pending"], divisor=float, counted=int, weight=float, weighted=bool)
-    yield from _wrong("lt.position", lt["position"], **asdict(Position()))
+    yield from _wrong("lt.position", lt["position"], **asdict(Position(extra=-NEVER)))
     for rank, state in enumerate(lt["ranks"] or [None]):
         own = f"lt.ranks[{rank}]"
         yield from _wrong(own, state, gradients=dict, generators=dict, recorder=dict)

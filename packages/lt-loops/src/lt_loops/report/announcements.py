@@ -53,4 +53,4 @@ def end(position: Position, reason: str) -> str:
     """Return where a fit ended, and why. Epochs are numbered from 0, as in hooks and file names."""
     where = f"in epoch {position.epoch}" if position.batch else f"after epoch {position.epoch - 1}"
     where = where if position.epoch or position.batch else "before the first epoch"
-    return f"Training ended {where}, step {position.step}: {reason}."
+    return f"Training ended {where}, step {position.global_step}: {reason}."

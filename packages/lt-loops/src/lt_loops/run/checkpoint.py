@@ -54,11 +54,11 @@ def capture(run: Run, contents: Contents) -> tuple[StateDict, Exception | None]:
     position, origin, strategy, training, data = run.position, run.origin, run.strategy, run.training, run.data
     loaders, epoch = run.job.loaders, position.last_epoch
     data.note_seconds()
-    origin.header = origin.header.next(position.step, epoch, weights_only=contents.weights_only)
+    origin.header = origin.header.next(position.global_step, epoch, weights_only=contents.weights_only)
     tree: StateDict = {
         **origin.header.entry(),  # first, so that it stands in the file's first bytes
         "epoch": epoch,
-        "global_step": position.step,
+        "global_step": position.global_step,
         "pytorch-lightning_version": LAYOUT_VERSION,
         "lt_version": _version(),
     }
@@ -82,7 +82,10 @@ def capture(run: Run, contents: Contents) -> tuple[StateDict, Exception | None]:
     tree |= run.weights.state(unsaved)
     if whole:
         tree["loops"] = _loop_counters(
-            position, data.length, len(tree["optimizer_states"]), manual=not run.module.automatic_optimization
+            position,
+            data.length,
+            not run.agenda.full and len(tree["optimizer_states"]),
+            manual=not run.module.automatic_optimization,
         )
         tree["lt"] = {
             "loaders": dict(loaders.epochs),
@@ -176,7 +179,7 @@ def _loop_counters(position: Position, length: int | None, optimizers: int, *, m
         "started": position.epoch + within,
         "processed": position.epoch,
     }
-    steps = position.step * max(optimizers, 1)
+    steps = position.global_step * max(optimizers, 1)
     stepped = _steps_done(0 if manual else steps)
     return {
         "fit_loop": {

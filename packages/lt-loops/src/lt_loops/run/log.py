@@ -161,13 +161,13 @@ class Log(Owner):
 
     def unsent(self) -> str:
         """Return which step values reached no logger, as the fit was shorter than ``log_every_n_steps``; or nothing."""
-        every, took = self._row_interval, self._position.step
+        every = self._row_interval
         names = self._recorder.logged_by_step()
         if every is None or every.reached or not names:
             return ""
         asked = self._limits.log_every_n_steps
         return (
-            f"No step values ({', '.join(names)}) reached the loggers: training took {took} steps, and "
+            f"No step values ({', '.join(names)}) reached the loggers: training took {self._position.step} steps, and "
             f"Trainer(log_every_n_steps={asked}) sends a row every {asked}. Set a lower value."
         )
 
@@ -219,10 +219,9 @@ class Log(Owner):
             if known.get(name) is not None:
                 return known[name]
             if self._history is not None and self._is_first("axis", name):
-                logged = ", ".join(map(repr, sorted(known)))
                 warn(
                     f"trainer.log_axis={name!r}: nothing of this name is logged so far, so rows stand at the optimizer "
-                    f"step. Logged: {logged}.{did_you_mean(name, (*AXES, *known))}",
+                    f"step. Logged: {', '.join(map(repr, sorted(known)))}.{did_you_mean(name, (*AXES, *known))}",
                     code="LT570",
                 )
         return position.step or self.file_at[0] if self._history is None else max(position.step - 1, 0)

@@ -72,7 +72,7 @@ class LossWatch(Owner):
     def begin_epoch(self) -> None:
         self._missing = 0
         if self._steps != _SAID:
-            self._steps = self._position.step
+            self._steps = self._position.global_step
 
     def missing(self) -> None:
         """Note that this batch came without a loss; warn once where none of the first batches had one.
@@ -117,7 +117,7 @@ class LossWatch(Owner):
         """Warn, once, of an epoch of manual optimization in which no optimizer was stepped."""
         position, module, training = self._position, self._module, self._training
         manual = not (module.automatic_optimization or module.trains_without_loss) and training.optimizers
-        if manual and position.batch and position.step == self._steps:
+        if manual and position.batch and position.global_step == self._steps:
             self._steps = _SAID
             warn(
                 f"{type(module).__name__} has automatic_optimization = False, and no optimizer of self.optimizers() "

@@ -34,6 +34,10 @@ class Schedulers(Owner):
         own = defines(self._module, name)
         self._own_step = adapted(self._module.lr_scheduler_step, name, self._job.policy) if own else None
 
+    def states(self) -> list[Any]:
+        """Return the state of each scheduler."""
+        return [config.scheduler.state_dict() for config in self.configs]
+
     def step(self, interval: str, count: int) -> None:
         """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1.
 
@@ -102,11 +106,11 @@ class Schedulers(Owner):
         value = metrics.get(config.monitor or "")
         if value is not None:
             return value.item() if isinstance(value, Tensor) else value
-        have = ", ".join(map(repr, metrics)) or "nothing"
         message = (
             f"The scheduler {type(config.scheduler).__name__} monitors {config.monitor!r}, which was not logged. "
-            f"Logged so far: {have}.{did_you_mean(config.monitor or '', metrics)} Log it by self.log, or set its "
-            "'frequency' so that it steps when a validation has run."
+            f"Logged so far: {', '.join(map(repr, metrics)) or 'nothing'}."
+            f"{did_you_mean(config.monitor or '', metrics)} Log it by self.log, or set its 'frequency' so that it "
+            "steps when a validation has run."
         )
         off = defines(self._module, "validation_step") and not self._evaluation.validates
         if config.strict and not (off and nearest_name(config.monitor or "", metrics, slip=True) is None):

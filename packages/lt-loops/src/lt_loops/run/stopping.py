@@ -75,8 +75,8 @@ class Stopping(Owner):
         if (position.epoch or position.step) and self.ends_training() and (name := self._limit):
             more = f"set trainer.{name} = ... to a higher value before fit" if name in LIMITS else f"raise {name}"
             warn(
-                f"fit trains nothing: {self.reason} (epoch {position.epoch}, optimizer step {position.step}). To go on "
-                f"{more}; to start over, create a new Trainer.",
+                f"fit trains nothing: {self.reason} (epoch {position.epoch}, optimizer step {position.global_step}). "
+                f"To go on {more}; to start over, create a new Trainer.",
                 code="LT322",
             )
 
@@ -125,14 +125,14 @@ class Stopping(Owner):
     def fulfils_request(self) -> bool:
         """Return whether training ends here by request; not before ``min_epochs`` and ``min_steps``."""
         limits, position = self._limits, self._position
-        if not self.requested or position.step < (limits.min_steps or 0):
+        if not self.requested or position.global_step < (limits.min_steps or 0):
             return False
         return position.epoch + self._agenda.at_end() >= (limits.min_epochs or 0)
 
     def ends_epoch(self) -> bool:
         """Return whether training ends here, in the middle of an epoch or at its end; notes why."""
         limits, position, most = self._limits, self._position, self._amount
-        if 0 <= limits.max_steps <= position.step:
+        if 0 <= limits.max_steps <= position.global_step:
             self._end(f"max_steps={limits.max_steps} reached", "max_steps")
         elif self.fulfils_request():
             self._end(self._wish or "trainer.should_stop was set")

@@ -16,7 +16,7 @@ from lt_loops.run.weights import Weights
 from lt_loops.setup.hooks import defines
 from lt_loops.setup.optimizers import Optimization, foreign_parameters, parse_optimizers, takes_closure
 from lt_loops.state.origin import Saved, StateDict, own_copy
-from lt_loops.state.plan import Plan
+from lt_loops.state.plan import Plan, params_of
 from lt_loops.state.position import NEVER, Pending
 from lt_loops.state.unsaved import Unsaved
 
@@ -182,9 +182,10 @@ class Training(Owner):
         if self.plan.running is not None and self._position.micro:
             self.plan.running.flush()
 
-    def stepped(self, steps: int = 1) -> None:
+    def stepped(self, steps: int = 1, extra: int = 0) -> None:
         """Count optimizer steps, and step the schedulers that go by them; in manual optimization the user does."""
         self._position.step += steps
+        self._position.extra += extra
         if self._module.automatic_optimization:
             self.schedulers.step("step", self._position.step)
 
@@ -203,7 +204,7 @@ class Training(Owner):
         model, state_of = self._weights.model, self._strategy.optimizer_state
         return {
             "optimizer_states": [state_of(model, optimizer) for optimizer in self.optimizers],
-            "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers.configs],
+            "lr_schedulers": self.schedulers.states(),
         }
 
     def shared_state(self) -> StateDict:
@@ -228,7 +229,7 @@ class Training(Owner):
         states = [dict(enumerate(getattr(optimizer, "state", {}).values())) for optimizer in self.optimizers]
         return {
             "optimizer_states": [{"state": s, "param_groups": g} for s, g in zip(states, groups, strict=True)],
-            "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers.configs],
+            "lr_schedulers": self.schedulers.states(),
         }
 
     def rank_state(self) -> StateDict:
@@ -316,12 +317,9 @@ class Training(Owner):
 
     def _unfinished_gradients(self) -> StateDict:
         """Return the gradients of a window, or of a user's own accumulation."""
-        found = {name: p for name, p in self._module.named_parameters() if p.grad is not None}
-        if not self._position.micro:
-            groups = [group for optimizer in self.open_gradients for group in optimizer.param_groups]
-            used = {id(p) for group in groups for p in group["params"]}
-            found = {name: p for name, p in found.items() if id(p) in used}
-        return {name: p.grad.cpu() for name, p in found.items() if p.grad is not None}
+        open_ = set(map(id, self._module.parameters() if self._position.micro else params_of(*self.open_gradients)))
+        found = self._module.named_parameters()
+        return {name: p.grad.cpu() for name, p in found if p.grad is not None and id(p) in open_}
 
 
 def _kind(optimizer: Optimizer) -> str:

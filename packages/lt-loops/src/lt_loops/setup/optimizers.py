@@ -12,6 +12,7 @@ from torch.optim import LBFGS, Optimizer
 from lt_core.errors import HookError, did_you_mean, warn
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.setup.scheduler_config import SchedulerConfig, read_scheduler
+from lt_loops.state.plan import params_of
 
 _KEYS = ("optimizer", "lr_scheduler", "monitor", "frequency")
 _SCHEDULER_KEYS = ("scheduler", "interval", "strict", "name", "reduce_on_plateau")
@@ -78,10 +79,10 @@ def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
         entries = [_entry(returned)]
     optimizers = [entry.optimizer for entry in entries]
     if len({*map(id, optimizers)}) < len(optimizers):
-        kinds = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
         raise HookError(
-            f"configure_optimizers returned the same optimizer twice ({kinds}): expected each once. Leave one out, or "
-            "make a second optimizer.",
+            "configure_optimizers returned the same optimizer twice "
+            f"({', '.join(type(optimizer).__name__ for optimizer in optimizers)}): expected each once. Leave one out, "
+            "or make a second optimizer.",
             code="LT335",
         )
     for name, optimizer in zip(names or range(len(optimizers)), optimizers, strict=True):
@@ -237,8 +238,7 @@ def foreign_parameters(optimizers: list[Optimizer], module: nn.Module) -> list[n
     A plain tensor with requires_grad, held by the user, is a choice; a Parameter belongs to some module.
     """
     mine = {id(parameter) for parameter in module.parameters()}
-    held = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
-    return [p for p in held if isinstance(p, nn.Parameter) and id(p) not in mine]
+    return [p for p in params_of(*optimizers) if isinstance(p, nn.Parameter) and id(p) not in mine]
 
 
 def takes_closure(optimizer: Optimizer, *, offered: bool) -> bool:

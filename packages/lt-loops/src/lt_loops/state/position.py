@@ -22,7 +22,9 @@ class Position:
         batch: training batches of this epoch done, on this rank.
         exhausted: no batch of this epoch is left; it is not complete yet, as long as it is ``epoch``.
         micro: micro-batches done in the unfinished accumulation window; 0 at a window's edge.
-        step: optimizer steps taken: windows in which at least one optimizer stepped.
+        step: optimizer steps taken: windows in which at least one optimizer stepped; under Lightning's policy each
+            batch of manual optimization counts.
+        extra: what is to be added for the number of all optimizers' steps, under that policy.
         samples: training samples consumed by all ranks, in the epochs done.
         tokens: training tokens that all ranks consumed, where the module counts them.
         total_batches: training batches done in the epochs done.
@@ -39,6 +41,7 @@ class Position:
     exhausted: bool = False
     micro: int = 0
     step: int = 0
+    extra: int = 0
     samples: int = 0
     tokens: int = 0
     total_batches: int = 0
@@ -47,6 +50,10 @@ class Position:
     seconds: float = 0.0
     passed: float = 0.0
     watched: int = 0
+
+    @property
+    def global_step(self) -> int:
+        return self.step + self.extra
 
     @property
     def batches(self) -> int:

@@ -31,18 +31,18 @@ class Manual(RunningStep):
         ]
         self.training.open_gradients = plan.optimizers
         self.syncing = True
-        self.stepped = False
+        self.stepped, self.extra, self.agenda = False, 0, run.agenda
         run.module.__dict__["_lt_manual"] = self
 
     def run_batch(self, batch: Any, index: int) -> Any:
-        """Run the user's step and count it as one step if any optimizer stepped."""
-        plan = self.plan
-        self.stepped = False
+        """Run the user's step and count it as one step if any optimizer stepped, or as Lightning does."""
+        plan, full = self.plan, self.agenda.full
+        self.stepped, self.extra = False, full
         self.training.open_gradients = plan.optimizers
         output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
-        self.training.partial = False
-        if self.stepped:
-            self.training.stepped()
+        self.training.partial, self.extra = False, 0
+        if self.stepped or full:
+            self.training.stepped(1, -full)
         return output
 
     def flush(self) -> None:

@@ -48,7 +48,7 @@ class DeviceStatsMonitor(EvaluationRows):
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if self._lt_at_start.is_due(trainer, coming=True):
-            self._lt_send(trainer, "on_train_batch_start", trainer.global_step)
+            self._lt_send(trainer, "on_train_batch_start", int(trainer.elapsed("steps")))
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
