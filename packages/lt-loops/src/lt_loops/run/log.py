@@ -155,7 +155,9 @@ class Log(Owner):
     def write_row(self) -> None:
         every, position = self._row_interval, self._position
         # the end of an epoch's data is a second look after the same step
-        if every is not None and not position.micro and position.step != self._row_step and every.is_due():
+        if every is None or position.micro or position.step == self._row_step:
+            return
+        if every.is_due() or (self._agenda.full and self._rows.should_stop):  # a row of the last step, as Lightning's
             self._row_step = position.step
             self.send(self._recorder.step_values("train"))
 
@@ -163,7 +165,7 @@ class Log(Owner):
         """Return which step values reached no logger, as the fit was shorter than ``log_every_n_steps``; or nothing."""
         every = self._row_interval
         names = self._recorder.logged_by_step()
-        if every is None or every.reached or not names:
+        if every is None or every.reached or self._row_step == self._position.step or not names:
             return ""
         asked = self._limits.log_every_n_steps
         return (

@@ -137,9 +137,9 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
         )
     for key, (fits, expected) in _SETTINGS.items():
         if key in settings and not fits(value := settings[key]):
-            hint = did_you_mean(str(value), ("epoch", "step")) if key == "interval" else ""
             raise HookError(
-                f"A scheduler's config has {key!r}: {shown(value)}, {type_name(value)}; expected {expected}.{hint}",
+                f"A scheduler's config has {key!r}: {shown(value)}, {type_name(value)}; expected {expected}."
+                f"{did_you_mean(str(value), ('epoch', 'step')) if key == 'interval' else ''}",
                 code=_CODE,
             )
     return {key: value for key, value in settings.items() if value is not None}
