@@ -179,6 +179,22 @@ def test_a_group_that_is_garbage_of_the_parent_does_not_stop_a_forked_rank(ranks
         gc.enable()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unable to handle autograd's threading in combination with fork-based multiprocessing.",
+        "CUDA error: initialization error",
+    ],
+)
+def test_what_torch_cannot_do_in_a_fork_is_said_with_what_to_do(words):
+    def fail():
+        raise RuntimeError(words)
+
+    with pytest.raises(RuntimeError, match=words) as failure:
+        placed(ForkLauncher()).launch(fail)
+    assert any("is_available() does, unless" in note and "LT727" in note for note in failure.value.__notes__)
+
+
 def test_an_exception_of_a_rank_comes_back_as_itself_with_the_other_process_s_traceback(ranks):
     def fail(strategy):
         if strategy.rank == 1:

@@ -122,6 +122,9 @@ class SpawnLauncher(Launcher):
                     raise
 
 
+_OF_A_FORK = ("autograd's threading in combination with fork", "CUDA error: initialization error")  # in torch's words
+
+
 class ForkLauncher(SpawnLauncher):
     """Forks this process for each rank: nothing is pickled, works in notebooks. Not after CUDA was used here."""
 
@@ -191,10 +194,12 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
     except BaseException as error:
         if mine.is_fork:
             raise
-        if "autograd's threading in combination with fork" in str(error):
+        if any(words in str(error) for words in _OF_A_FORK):
             error.add_note(
-                "Torch cannot compute gradients in a fork of this process, whose autograd has threads (of a GPU, or of "
-                "FSDP). Restart the notebook and start with the ranks, or take strategy='ddp_spawn'. [LT727]"
+                "Torch cannot compute gradients in a fork of this process: its autograd has threads (of a GPU, or of "
+                "FSDP), or it started CUDA's runtime (torch.cuda.is_available() does, unless the environment has "
+                "PYTORCH_NVML_BASED_CUDA_CHECK=1). Restart the notebook and start with the ranks, or take "
+                "strategy='ddp_spawn'. [LT727]"
             )
         mine.report(error)
         with contextlib.suppress(Exception):
