@@ -77,7 +77,7 @@ def steps(folder, kind, said):
         return [event.step for event in events if any(value.tag == "loss" for value in event.summary.value)]
     if kind == "csv":
         (file,) = folder.rglob("metrics.csv")
-        return [int(line.split(",")[0]) for line in file.read_text().splitlines()[1:]]
+        return [int(line.split(",")[-1]) for line in file.read_text().splitlines()[1:]]
     text = (
         said
         if kind == "stdout"

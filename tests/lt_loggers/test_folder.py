@@ -178,7 +178,7 @@ def test_a_remote_folder_gets_what_is_written_with_each_save(remote):
     logger.log_metrics({"loss": 1.0}, 0)
     logger.save()
     assert logger.log_dir == "memory://logs/lightning_logs/version_0"
-    assert remote.cat("/logs/lightning_logs/version_0/metrics.csv") == b"step,loss\n0,1.0\n"
+    assert remote.cat("/logs/lightning_logs/version_0/metrics.csv") == b"loss,step\n1.0,0\n"
     assert remote.cat("/logs/lightning_logs/version_0/hparams.yaml") == b"lr: 0.1\n"
     assert CSVLogger("memory://logs").version == 1
 
@@ -194,7 +194,7 @@ def test_a_resumed_run_goes_on_in_its_remote_files(remote):
     again.load_state_dict(state)
     again.log_metrics({"loss": 3.0}, 1)
     again.save()
-    assert remote.cat("/logs/lightning_logs/version_0/metrics.csv") == b"step,loss\n0,1.0\n1,3.0\n"
+    assert remote.cat("/logs/lightning_logs/version_0/metrics.csv") == b"loss,step\n1.0,0\n3.0,1\n"
 
 
 def test_a_copy_of_a_remote_logger_writes_from_a_folder_of_its_own(remote):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lt_loggers import CSVLogger, JSONLLogger, TensorBoardLogger
+from lt_loggers import CSVLogger, JSONLLogger, MemoryLogger, StdoutLogger, TensorBoardLogger
 from lt_loggers.csv_file import ExperimentWriter
 
 KINDS = [CSVLogger, JSONLLogger, TensorBoardLogger]
@@ -87,6 +87,39 @@ def test_a_writer_of_ones_own_gets_the_rows(tmp_path, own):
     assert writer.got == [(0, {"loss": 0.0}), (1, {"loss": 0.5}), (2, {"loss": 1.0})]
     assert writer.saves == 1
     assert [path.parent.name for path in tmp_path.rglob("*.csv")] == ["written"] * own
+
+
+def test_a_writer_of_another_file_writes_no_csv(tmp_path):
+    class Lines(ExperimentWriter):
+        def save(self):
+            with (tmp_path / "lines.txt").open("a") as file:
+                file.writelines(f"{row}\n" for row in self.metrics)
+            self.metrics = []
+
+    writer = Lines(tmp_path / "written")
+    logger = made(CSVLogger, tmp_path / "logs", experiment=lambda self: writer)
+    for step in range(205):
+        logger.log_metrics({"loss": 0.5}, step)
+    logger.finalize("success")
+    rows = (tmp_path / "lines.txt").read_text().splitlines()
+    assert rows == [str({"loss": 0.5, "step": step}) for step in range(205)]
+    assert not [*tmp_path.rglob("*.csv")]
+
+
+@pytest.mark.parametrize("base", [CSVLogger, JSONLLogger, TensorBoardLogger, MemoryLogger, StdoutLogger])
+def test_an_override_of_log_metrics_gets_numbers(tmp_path, base):
+    class Own(base):
+        def log_metrics(self, metrics, step=None):
+            super().log_metrics(metrics, step)
+
+    class Ready(Own):
+        takes_tensors = True
+
+    class Other(base):
+        pass
+
+    takes = {kind.__name__: kind(str(tmp_path)).takes_tensors for kind in (base, Other, Own, Ready)}
+    assert takes == {base.__name__: True, "Other": True, "Own": False, "Ready": True}
 
 
 def test_a_writer_that_fails_gets_each_row_once(tmp_path):

@@ -19,7 +19,8 @@ __all__ = ["CSVLogger", "ExperimentWriter"]
 class CSVLogger(LineLogger):
     """Writes ``metrics.csv`` (a column for each name, a row for each call) and ``hparams.yaml``.
 
-    A name that comes up later becomes a new column; rows above it stay, with an empty cell there.
+    Columns are in the order of the alphabet. A name that comes up later becomes a new one; rows above it stay, with an
+    empty cell there.
 
     Args:
         save_dir: folder of all experiments.
@@ -70,11 +71,11 @@ class CSVLogger(LineLogger):
     def _lt_write_rows(self, file: LineFile, rows: list[Row]) -> None:
         if (file.header or "") != self._lt_header:  # of another file, or taken over from disk
             self._lt_take_columns(next(csv.reader([file.header or ""])))
-        columns = dict.fromkeys([*(self._lt_columns or ["step"]), *(name for _, _, row in rows for name in row)])
+        columns = sorted({"step", *self._lt_columns, *(name for _, _, row in rows for name in row)})
         if len(columns) > len(self._lt_columns):
-            self._lt_take_columns(list(columns))
+            self._lt_take_columns(columns)
             if file.header is not None and file.size:
-                _widen(file, self._lt_header)
+                _widen(file, columns, self._lt_header)
         file.write([self._lt_line(step, row) for step, _, row in rows], self._lt_header)
 
     def _lt_take_columns(self, columns: list[str]) -> None:
@@ -99,7 +100,7 @@ class ExperimentWriter:
 
     Args:
         log_dir: the folder.
-        logger: that writes there; None makes one.
+        logger: that writes there; None makes one, which writes when :meth:`save` says so.
     """
 
     NAME_METRICS_FILE = "metrics.csv"
@@ -108,7 +109,7 @@ class ExperimentWriter:
     def __init__(self, log_dir: str | os.PathLike[str], logger: CSVLogger | None = None) -> None:
         self.log_dir = os.fspath(log_dir)
         folder, version = os.path.split(self.log_dir)
-        self._logger = CSVLogger(folder, "", version) if logger is None else logger
+        self._logger = logger or CSVLogger(folder, "", version, "", 1 << 62, 1e9)
 
     @property
     def path(self) -> Path:
@@ -127,8 +128,12 @@ class ExperimentWriter:
 
     @property
     def metrics(self) -> list[dict[str, int | float]]:
-        """The rows that are not in the file yet, with their ``step``."""
+        """The rows that are not in the file yet, with their ``step``; a subclass that has written them sets ``[]``."""
         return [{**row, "step": step} for step, _, row in self._logger._lt_rows.read()]
+
+    @metrics.setter
+    def metrics(self, rows: object) -> None:
+        self._logger._lt_rows.drop()
 
     @property
     def hparams(self) -> dict[str, Any]:
@@ -148,10 +153,11 @@ class ExperimentWriter:
         self._logger.save()
 
 
-def _widen(file: LineFile, header: str) -> None:
-    """Give the file another header with more columns at its end, and each row as many empty cells."""
-    before, after = csv.reader([file.header or "", header])
-    padding = b"," * (len(after) - len(before)) + b"\n"
-    whole = file.path.read_bytes().split(b"\n")[1:-1]
-    file.replace(header.encode() + b"\n" + b"".join(line.rstrip(b"\r") + padding for line in whole))
+def _widen(file: LineFile, columns: list[str], header: str) -> None:
+    """Give the file a header with more columns, and each row empty cells there."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(csv.DictReader(file.path.read_text("utf-8").splitlines()))
+    file.replace(text.getvalue().encode())
     file.header = header

@@ -63,8 +63,9 @@ def json_lines(rows: list[Row], *, timestamps: bool) -> list[str]:
 
 def json_line(row: dict[str, Any]) -> str:
     """Return a row as valid JSON; NaN and infinity as strings."""
-    try:
-        return json.dumps(row, allow_nan=False)
-    except ValueError:
-        odd = (name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value))
-        return json.dumps(row | {name: json.dumps(row[name]) for name in odd})
+    return json.dumps(
+        {
+            name: json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in row.items()
+        }
+    )

@@ -72,7 +72,7 @@ class LineFile(LogFile):
             with self.path.open(encoding="utf-8", errors="replace") as file:
                 for line in islice(file, self.has_header, wanted + self.has_header):
                     found += 1
-                    if found == wanted and line.endswith("\n") and line.rstrip(",\n") == last.rstrip(","):
+                    if found == wanted and line.replace(",", "") == last.replace(",", "") + "\n":  # it may be wider
                         return True
         warn(
             f"The checkpoint was made when {self.path} had {wanted} rows, but the file "
@@ -104,9 +104,9 @@ class LineFile(LogFile):
             self.cut(end, self._dropped())
 
     def _dropped(self) -> Path:
-        """Return the file for rows that are cut off, with a header of its own."""
+        """Return the file for rows that are cut off, with a header for them: earlier ones may have had another."""
         path = self.path.with_name(f"{self.path.stem}.dropped{self.path.suffix}")
-        if self.header is not None and not path.exists():
+        if self.header is not None:
             LogFile(path).append(f"{self.header}\n".encode())
         return path
 
