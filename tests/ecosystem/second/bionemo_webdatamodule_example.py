@@ -2,7 +2,6 @@
 
 # requires: bionemo-webdatamodule==1.0.0
 # domain: biology
-# differs: the columns of `metrics.csv` are sorted on Lightning, and in order of appearance on lt; all numbers are equal
 
 import pickle
 import random

@@ -2,7 +2,6 @@
 
 # requires: stable-pretraining==0.1.8
 # domain: self-supervised
-# differs: two callbacks write one `last.ckpt`: on lt the user's own keeps off the other's file and takes `last-v1.ckpt`
 
 from pathlib import Path
 

@@ -40,6 +40,9 @@ _FORMER = ("loggers.neptune", "overrides.base", "plugins.precision.precision_plu
 _READ_FILES = ("CheckpointIO", "LightningDataModule", "LightningModule", "TorchCheckpointIO")
 """Classes that read checkpoints."""
 
+_WITH_FILES = ("CSVLogger", "ExperimentWriter", "ModelCheckpoint", "TensorBoardLogger")
+"""Classes whose private names subclasses read."""
+
 _USAGE = """usage: python -m lt.compat [--pickle] SCRIPT [ARGUMENT]...
        python -m lt.compat [--pickle] -m MODULE [ARGUMENT]...
 
@@ -57,7 +60,7 @@ def install() -> None:
     """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
-    imported = [name for name in sorted(_TOP) if name in sys.modules]
+    imported = sorted(_TOP & sys.modules.keys())
     if imported:
         raise RuntimeError(
             f"{imported[0]} is imported already, so lt cannot answer for it. Call lt.compat.install() first. [LT168]"
@@ -83,27 +86,23 @@ def main(words: Sequence[str] | None = None) -> int:
             "--pickle: checkpoints hold any object, and reading one can run code: only your own files.", file=sys.stderr
         )
         given = given[1:]
+    if given in ([], ["-m"]):
+        print(_USAGE, file=sys.stderr)
+        return 2
     install()
     _tell_children()
-    if given[:1] == ["-m"]:
-        if len(given) < 2:
-            print(_USAGE, file=sys.stderr)
-            return 2
+    if given[0] == "-m":
         sys.argv = given[1:]
         sys.path[0] = os.getcwd()  # noqa: PTH109  (as `python -m` does)
         with _advising():
             runpy.run_module(given[1], run_name="__main__", alter_sys=True)
         return 0
-    if not given:
-        print(_USAGE, file=sys.stderr)
-        return 2
     found = given[0] if Path(given[0]).is_file() else shutil.which(given[0])  # the command of an installed package
     if found is None:
         print(f"python -m lt.compat: there is no file {given[0]!r}. [LT168]", file=sys.stderr)
         return 2
-    script = Path(found)
     sys.argv = [found, *given[1:]]
-    sys.path[0] = str(script.resolve().parent)
+    sys.path[0] = str(Path(found).resolve().parent)
     with _advising():
         runpy.run_path(found, run_name="__main__")
     return 0
@@ -197,7 +196,9 @@ class _Answer(ModuleType):
             return _imported(origin)
         found = counterpart(self._below, name)
         if found is not None and found.name:
-            value = getattr(import_module(found.module), found.name)
+            value = _imported(f"{found.module}:{found.name}")
+            if name in _WITH_FILES:
+                value.__getattr__ = _imported("lt_compat.lightning.logger_names:private")
             return _trusting(value) if name in _READ_FILES else value
         small = import_module("lt_compat.lightning.utilities")
         if small.answers(name):
@@ -245,7 +246,9 @@ def _as_imported(top: str) -> None:
     Left out are the filters and the format of its own warnings, and its filter for torch's first FSDP.
     """
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # torch.cuda.is_available() leaves a process that may fork
-    for root in (name for name in ROOTS if name.partition(".")[0] == top):
+    for root in ROOTS:
+        if root.partition(".")[0] != top:
+            continue
         logger = logging.getLogger(root)
         logger.setLevel(logging.INFO)
         if root == "lightning" or not logging.getLogger().hasHandlers():
@@ -255,6 +258,8 @@ def _as_imported(top: str) -> None:
     import_module("lt_core.module").LightningModule.fabric = _FabricOfModule()
     wrapper: Any = import_module("lt_core.optimizer").LightningOptimizer
     wrapper._on_before_step, wrapper._on_after_step, wrapper.step = (lambda self: None), _count, _step
+    with suppress(ImportError):
+        import_module("lt_callbacks.checkpoint.store").CheckpointStore.goes_on = True
     with suppress(ImportError):
         utilities = import_module("lightning_utilities.core.rank_zero")
         ours: Any = import_module("lt_compat.lightning.rank_zero").rank_zero_only
@@ -295,8 +300,7 @@ def _imported(origin: str) -> Any:
 
 
 def _is_answered(below: str) -> bool:
-    known = below in modules() or below in _FORMER or module_in_lt(below) is not None
-    return not below or known
+    return not below or below in modules() or below in _FORMER or module_in_lt(below) is not None
 
 
 def _installed(context: DistributionFinder.Context) -> Iterable[Distribution]:

@@ -62,7 +62,11 @@ class CheckpointStore:
         folder: absolute path or URL; empty before the first fit.
         resumed: a state was loaded that :meth:`take_over` has yet to act on.
         interrupted: path of the checkpoint of an interrupted run; empty if there is none.
+        goes_on: whether it goes on writing its file after a callback without a version counter has written over it, as
+            in Lightning. Else it leaves the file, which that one keeps now, and takes the next free name.
     """
+
+    goes_on = False
 
     def __init__(self, ranking: CheckpointRanking, *, shares_names: bool, weights_ending: str = "") -> None:
         self.ranking, self._shares_names, self._lt_weights_ending = ranking, shares_names, weights_ending
@@ -235,7 +239,7 @@ class CheckpointStore:
         ``renamed``: see :meth:`owns`.
         """
         if (path != may_replace and path in self.paths()) or self._kept_by_others(path):
-            return False
+            return self.goes_on and path == may_replace
         return all(self._may_write(name, renamed) for name in (path, self.weights_path(path)) if name)
 
     def _may_write(self, path: str, renamed: bool) -> bool:
@@ -413,7 +417,7 @@ class CheckpointStore:
                 code="LT632",
             )
         self._moved_from = None
-        asks = trainer.is_global_zero and not self._shares_names
+        asks = trainer.is_global_zero and not (self._shares_names or self.goes_on)
         links = [link for link in self._links if asks and not self._may_write(link, renamed=True)]
         for taken in trainer.strategy.broadcast(links):  # by now another run's: the next one gets a name of its own
             for save in self._saves.values():

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from lt_compat.lightning.utilities import get_filesystem
 from lt_core.checkpoint import CheckpointIO
 from lt_core.logger import Logger
 
@@ -52,8 +53,10 @@ def sanitize_callables(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result_or_name(value: Any) -> Any:
-    if isinstance(value, type) or not callable(value):
-        return getattr(value, "__name__", value) if isinstance(value, type) else value
+    if isinstance(value, type):
+        return value.__name__
+    if not callable(value):
+        return value
     try:
         result = value()
     except Exception:
@@ -77,8 +80,16 @@ def scan(checkpoint_callback: Any, logged_model_time: Mapping[str, float]) -> li
         if hasattr(checkpoint_callback, path) and hasattr(checkpoint_callback, score)
     }
     found |= {path: (score, "best_k") for path, score in getattr(checkpoint_callback, "best_k_models", {}).items()}
-    there = sorted((Path(p).stat().st_mtime, p, *said) for p, said in found.items() if p and Path(p).is_file())
-    return [each for each in there if logged_model_time.get(each[1], -1.0) < each[0]]
+    there = ((Path(p).stat().st_mtime, p, *said) for p, said in found.items() if p and Path(p).is_file())
+    return sorted(each for each in there if logged_model_time.get(each[1], -1.0) < each[0])
+
+
+def private(part: Any, name: str) -> Any:
+    """Return a private attribute of Lightning's loggers, writers and ModelCheckpoint that subclasses read."""
+    place = next(filter(None, map(vars(part).get, ("_save_dir", "dirpath", "log_dir"))), "")
+    if name in ("_experiment", "_root_dir"):
+        return None if name == "_experiment" else place
+    return get_filesystem(place) if name == "_fs" else object.__getattribute__(part, name)
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
