@@ -40,9 +40,6 @@ _FORMER = ("loggers.neptune", "overrides.base", "plugins.precision.precision_plu
 _READ_FILES = ("CheckpointIO", "LightningDataModule", "LightningModule", "TorchCheckpointIO")
 """Classes that read checkpoints."""
 
-_WITH_FILES = ("CSVLogger", "ExperimentWriter", "ModelCheckpoint", "TensorBoardLogger")
-"""Classes whose private names subclasses read."""
-
 _USAGE = """usage: python -m lt.compat [--pickle] SCRIPT [ARGUMENT]...
        python -m lt.compat [--pickle] -m MODULE [ARGUMENT]...
 
@@ -197,8 +194,6 @@ class _Answer(ModuleType):
         found = counterpart(self._below, name)
         if found is not None and found.name:
             value = _imported(f"{found.module}:{found.name}")
-            if name in _WITH_FILES:
-                value.__getattr__ = _imported("lt_compat.lightning.logger_names:private")
             return _trusting(value) if name in _READ_FILES else value
         small = import_module("lt_compat.lightning.utilities")
         if small.answers(name):

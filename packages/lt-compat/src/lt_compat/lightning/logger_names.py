@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import Tensor
 
-from lt_compat.lightning.utilities import get_filesystem
 from lt_core.checkpoint import CheckpointIO
 from lt_core.logger import Logger
 
@@ -82,14 +81,6 @@ def scan(checkpoint_callback: Any, logged_model_time: Mapping[str, float]) -> li
     found |= {path: (score, "best_k") for path, score in getattr(checkpoint_callback, "best_k_models", {}).items()}
     there = ((Path(p).stat().st_mtime, p, *said) for p, said in found.items() if p and Path(p).is_file())
     return sorted(each for each in there if logged_model_time.get(each[1], -1.0) < each[0])
-
-
-def private(part: Any, name: str) -> Any:
-    """Return a private attribute of Lightning's loggers, writers and ModelCheckpoint that subclasses read."""
-    place = next(filter(None, map(vars(part).get, ("_save_dir", "dirpath", "log_dir"))), "")
-    if name in ("_experiment", "_root_dir"):
-        return None if name == "_experiment" else place
-    return get_filesystem(place) if name == "_fs" else object.__getattribute__(part, name)
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
