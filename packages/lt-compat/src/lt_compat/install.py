@@ -251,8 +251,7 @@ def _as_imported(top: str) -> None:
             logger.propagate = root == "lightning"
     import_module("lt_compat.lightning.error_types").caught_by_lightnings_types()
     import_module("lt_core.module").LightningModule.fabric = _FabricOfModule()
-    wrapper: Any = import_module("lt_core.optimizer").LightningOptimizer
-    wrapper._on_before_step, wrapper._on_after_step, wrapper.step = (lambda self: None), _count, _step
+    import_module("lt_compat.lightning.loops").count_each_step()
     with suppress(ImportError):
         import_module("lt_callbacks.checkpoint.store").CheckpointStore.goes_on = True
     with suppress(ImportError):
@@ -260,23 +259,6 @@ def _as_imported(top: str) -> None:
         ours: Any = import_module("lt_compat.lightning.rank_zero").rank_zero_only
         utilities.rank_zero_only.rank = ours.rank  # for who imported it before; its code looks up the name
         utilities.rank_zero_only = ours  # type: ignore[attr-defined]
-
-
-def _step(self: Any, closure: Any = None, **kwargs: Any) -> Any:
-    made = self._take_step(self._optimizer, closure, **kwargs)
-    vars(self._optimizer).get(
-        "_on_after_step", self._on_after_step
-    )()  # code replaces it, so that a step is not counted
-    return made
-
-
-def _count(wrapper: Any) -> None:
-    """Count a step of an optimizer in ``training_step``, as Lightning's ``global_step`` does."""
-    owner = getattr(wrapper._toggled, "__self__", None)  # none where the wrapper was made of an optimizer alone
-    manual: Any = getattr(getattr(owner, "module", None), "_lt_manual", None)  # of now: code may have kept this method
-    if getattr(manual, "extra", 0):
-        manual.training.stepped(0, 1)
-        manual.agenda.request_check()  # max_steps may be reached
 
 
 def _trusting(base: type) -> type:

@@ -93,9 +93,7 @@ class CheckpointSchedule:
         """Return whether a save is due after this batch; the same on all ranks."""
         interval = self.train_time_interval
         counts_all = getattr(getattr(trainer, "policy", None), "full_windows", False)
-        if (
-            self.every_n_train_steps and counts_all
-        ):  # all optimizers' steps, as Lightning does: some multiples never come
+        if counts_all and self.every_n_train_steps:  # each optimizer's steps, of which a batch may pass a multiple
             return not trainer.global_step % self.every_n_train_steps
         if interval is None:
             return self._multiples is not None and self._multiples.is_due()

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from lt_core.errors import warn
+from lt_core.optimizer import LightningOptimizer
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["EvaluationLoop", "FitLoop", "PredictLoop", "kept"]
+__all__ = ["EvaluationLoop", "FitLoop", "PredictLoop", "count_each_step", "kept"]
 
 
 class FitLoop:
@@ -304,3 +305,28 @@ class PredictLoop(_Evaluation):
         writer = import_module("lt_callbacks").BasePredictionWriter
         writers = (each for each in self.trainer.callbacks if isinstance(each, writer))
         return next((list(each._lt_indices) for each in writers if each.interval.on_epoch), [])
+
+
+# ---- what global_step counts -----------------------------------------------------------------------------------------
+
+
+def count_each_step() -> None:
+    """Have lt's wrapper of an optimizer call what Lightning's does around a step, and count the step there."""
+    wrapper: Any = LightningOptimizer
+    wrapper._on_before_step, wrapper._on_after_step, wrapper.step = (lambda self: None), _count, _step
+
+
+def _step(self: Any, closure: Any = None, **kwargs: Any) -> Any:
+    made = self._take_step(self._optimizer, closure, **kwargs)
+    # code replaces it in the optimizer, so that a step is not counted
+    vars(self._optimizer).get("_on_after_step", self._on_after_step)()
+    return made
+
+
+def _count(wrapper: Any) -> None:
+    """Count a step of an optimizer in ``training_step``."""
+    owner = getattr(wrapper._toggled, "__self__", None)  # none where the wrapper was made of an optimizer alone
+    manual: Any = getattr(getattr(owner, "module", None), "_lt_manual", None)  # of now: code may have kept this method
+    if getattr(manual, "extra", 0):
+        manual.training.stepped(0, 1)
+        manual.agenda.request_check()  # max_steps may be reached

@@ -34,7 +34,8 @@ def taking_loose_optimizers(model: Any) -> Iterator[None]:
     finally:
         if vars(module).get("configure_optimizers") is mine:
             vars(module).pop("configure_optimizers")
-            vars(module).update({} if before is None else {"configure_optimizers": before})
+            if before is not None:
+                vars(module)["configure_optimizers"] = before
 
 
 class _Loose:

@@ -18,7 +18,7 @@ from lt_compat.lightning._profilers import AdvancedProfiler, PassThroughProfiler
 from lt_compat.lightning.accelerators import AcceleratorFace, Methods
 from lt_compat.lightning.connectors import CheckpointConnector, Results
 from lt_compat.lightning.environments import ClusterEnvironment, as_environment
-from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, evaluated, kept
+from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, count_each_step, evaluated, kept
 from lt_compat.lightning.loose_arguments import as_lts_value, without_contradictions
 from lt_compat.lightning.loose_loaders import as_loaders
 from lt_compat.lightning.loose_optimizers import taking_loose_optimizers
@@ -74,6 +74,7 @@ POLICY = Policy(**{field.name: True for field in fields(Policy)})
 def trainer_class() -> type:
     """Return the installed Trainer's class with loops that can be asked for their limits."""
     base: Any = plugins.load("trainers", "default")
+    count_each_step()
 
     class Trainer(base):  # type: ignore[misc]
         __doc__ = base.__doc__
