@@ -20,7 +20,7 @@ INSTALLED = runpy.run_path(str(ROOT / "tools" / "packages.py"))["installed"]()  
 READMES = sorted(ROOT / "packages" / package.name / "README.md" for package in INSTALLED)
 PAGES = [ROOT / "README.md", *READMES, *sorted(ROOT.glob("docs/**/*.md"))]
 BLOCK = re.compile(
-    r"^(?P<left_out><!-- not run: .+ -->\n+)?```python[^\n]*\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
+    r"^(?P<left_out><!-- not run: [^\n]+ -->\n+)?```python[^\n]*\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
 )
 
 
