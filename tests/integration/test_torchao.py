@@ -151,4 +151,4 @@ def test_where_no_layer_fits_it_is_said(tmp_path):
 @pytest.mark.parametrize("precision", CONVERT)
 def test_on_a_gpu_the_loss_falls(precision, tmp_path):
     _, module = fit(tmp_path, precision, steps=40, accelerator="gpu", devices=1)
-    assert module.net.cpu()(DATA).square().mean() < net()(DATA).square().mean()
+    assert module.net.cuda()(DATA.cuda()).square().mean() < net()(DATA).square().mean()  # INT8's kernel is CUDA's

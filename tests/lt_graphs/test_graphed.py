@@ -1,6 +1,7 @@
 """``Trainer(step="graphs")``: the same numbers as without it; by a stand-in for CUDA's graphs without a GPU."""
 
 import copy
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -311,3 +312,36 @@ def test_gradients_are_those_of_the_last_step_whatever_ran_before(steps, clears,
     assert len(seen[0]) == len(seen[1]) > 3
     for plain, quick in zip(*seen, strict=True):
         assert all(map(torch.equal, plain, quick))
+
+
+@pytest.mark.parametrize(
+    "optimizer, how",
+    [
+        (torch.optim.AdamW, {"capturable": True, "foreach": True}),
+        (torch.optim.Adam, {"capturable": True, "foreach": True}),
+        (torch.optim.SGD, {"fused": True}),
+        (torch.optim.SGD, {}),
+    ],
+)
+@pytest.mark.parametrize("at", [1, 6, 11])
+def test_a_resumed_run_ends_with_the_weights_of_the_run_that_was_left_alone(
+    optimizer, how, at, stand_in, trainer, net, loader, same, tmp_path, monkeypatch
+):
+    adam = sys.modules[torch.optim.Adam.__module__]
+    monkeypatch.setattr(adam, "_get_capturable_supported_devices", lambda **_: ["cpu"])  # as on a GPU
+
+    class Net(net):
+        def configure_optimizers(self):
+            # the rate has other digits in memory, which has 32 bits, and a resumed run begins with ordinary steps
+            return optimizer(self.parameters(), lr=0.0123, weight_decay=0.3, **how)
+
+    def run(steps, **arguments):
+        torch.manual_seed(5)
+        module, mine = Net(), trainer(max_steps=steps, max_epochs=None, step="graphs")
+        mine.fit(module, loader(samples=20), **arguments)
+        return module, mine
+
+    whole, _ = run(17)
+    run(at)[1].save_checkpoint(tmp_path / "half.ckpt")
+    resumed, _ = run(17, ckpt_path=tmp_path / "half.ckpt")
+    same(whole, resumed)

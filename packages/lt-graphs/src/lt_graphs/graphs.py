@@ -251,7 +251,10 @@ class GraphedStep(RunningStep):
     def _ordinary(self, index: int, batch: Any) -> Any:
         # Always where captures are made too: autograd keeps the stream on which it first met a parameter while a loss
         # lives, and a capture that finds another stream there ends with an error.
-        return self._done(1, self._device.warm_up(partial(self._compute, index, batch)))
+        self._numbers()
+        with self._rates_in_memory():
+            output = self._device.warm_up(partial(self._compute, index, batch))
+        return self._done(1, output)
 
     def _watched(self, index: int, batch: Any) -> Any:
         """Do an ordinary step before a capture; note which attributes it reads, and the values that it sets."""
@@ -302,11 +305,7 @@ class GraphedStep(RunningStep):
     def _graph(self, count: int, layout: Layout, index: int, samples: int | None = None) -> Captured:
         """Return the graph of ``count`` steps, captured anew where the numbers in it are no longer right."""
         handle = self.handle
-        if self._rates is None:
-            groups = [group for optimizer in handle.optimizers for group in optimizer.param_groups]
-            self._rates = [_Rate(group, handle.strategy.device) for group in groups]
-        numbers = [rate.numbers() for rate in self._rates]  # also writes learning rates to where graphs read them
-        if numbers != self._held:
+        if (numbers := self._numbers()) != self._held:
             self._graphs.clear()
             self._held = numbers
         found = self._graphs.get(count)
@@ -318,6 +317,23 @@ class GraphedStep(RunningStep):
             self._graphs[count] = found = self._capture(count, layout, index, samples)
         return found
 
+    def _numbers(self) -> list[Any]:
+        """Return the groups' values in a graph; write learning rates to where graphs read them."""
+        if self._rates is None:
+            groups = [group for optimizer in self.handle.optimizers for group in optimizer.param_groups]
+            self._rates = [_Rate(group, self.handle.strategy.device) for group in groups]
+        return [rate.numbers() for rate in self._rates]
+
+    def _rates_in_memory(self) -> ExitStack:
+        """Let optimizers read learning rates from memory for one step; then users find numbers in the groups again.
+
+        In ordinary steps too, which a resumed run begins with: a rate from memory has 32 bits, a number 64.
+        """
+        reading = ExitStack()
+        for rate in self._rates or ():
+            reading.enter_context(rate.in_memory())
+        return reading
+
     def _capture(self, count: int, layout: Layout, index: int, samples: int | None) -> Captured:
         """Capture ``count`` steps, in which attributes that each step fills anew must not be read before."""
         handle, found = self.handle, self._found
@@ -328,9 +344,7 @@ class GraphedStep(RunningStep):
             holder[key] = placeholder(_elsewhere(path))
         stale = [holder[key] for _, holder, key in found.fresh]
         try:
-            with ExitStack() as reading:  # for the capture alone: the user goes on finding numbers in the groups
-                for rate in self._rates or ():
-                    reading.enter_context(rate.in_memory())
+            with self._rates_in_memory():
                 step, params = partial(self._compute, index), handle.params
                 made = Captured(self._device, step, count, layout, handle, params, self._metrics, found.fresh, samples)
             self._check_metrics(updates)
@@ -461,7 +475,8 @@ class _Rate:
         try:
             yield
         finally:
-            self._group["lr"] = rate
+            if self._group["lr"] is self._tensor:  # not where the step has set another
+                self._group["lr"] = rate
 
 
 def _reads_memory(group: dict[str, Any]) -> bool:
