@@ -304,7 +304,6 @@ class GraphedStep(RunningStep):
 
     def _graph(self, count: int, layout: Layout, index: int, samples: int | None = None) -> Captured:
         """Return the graph of ``count`` steps, captured anew where the numbers in it are no longer right."""
-        handle = self.handle
         if (numbers := self._numbers()) != self._held:
             self._graphs.clear()
             self._held = numbers
