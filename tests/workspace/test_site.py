@@ -50,6 +50,7 @@ def test_colons_before_a_block_of_code_are_one_or_none():
         ("several validation loaders", "how-to/validation"),
         ("gradients in validation", "how-to/validation"),
         ("batch sampler", "data"),
+        ("layers another name", "how-to/transfer-learning"),
         ("model summary", "terminal"),
         ("augmentation GPU", "data"),
         ("validation_step not called", "how-to/validation"),
