@@ -65,7 +65,7 @@ class LineFile(LogFile):
 
     def _is_same(self, resumed: dict[str, Any]) -> bool:
         """Return whether the file holds the rows in the checkpoint; warn once if it does not."""
-        wanted, last = resumed["rows"], resumed["last"]
+        wanted = resumed["rows"]
         if not wanted:
             return True
         found = 0
@@ -74,7 +74,7 @@ class LineFile(LogFile):
             with self.path.open(encoding="utf-8", errors="replace") as file:
                 for line in islice(file, self.has_header, wanted + self.has_header):
                     found += 1
-                    if found == wanted and line.endswith("\n") and cells(line) == cells(last):
+                    if found == wanted and line.endswith("\n") and cells(line) == cells(resumed["last"]):
                         return True
         warn(
             f"The checkpoint was made when {self.path} had {wanted} rows, but the file "
