@@ -253,8 +253,6 @@ def _as_imported(top: str) -> None:
     import_module("lt_core.module").LightningModule.fabric = _FabricOfModule()
     import_module("lt_compat.lightning.loops").count_each_step()
     with suppress(ImportError):
-        import_module("lt_callbacks.checkpoint.store").CheckpointStore.goes_on = True
-    with suppress(ImportError):
         utilities = import_module("lightning_utilities.core.rank_zero")
         ours: Any = import_module("lt_compat.lightning.rank_zero").rank_zero_only
         utilities.rank_zero_only.rank = ours.rank  # for who imported it before; its code looks up the name

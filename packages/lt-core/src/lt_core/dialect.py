@@ -139,7 +139,8 @@ class Policy:
         stops_at_length: a training loader that gave as many batches as it has is not asked once more, so that its
             sampler draws nothing then.
         single_precision: logged values are numbers of 32 bits, and summed as such.
-        repeated_names: a second value under one name, or callback with one state key, is a warning, no error.
+        repeated_names: a second value under one name, or callback with one state key, is a warning, no error; callbacks
+            go on with a checkpoint's name that another one has written over.
         epochs_without_loss: an epoch of which no batch had a loss is a warning, no error.
         fills_by_place: optional parameters of hooks get arguments of other names whatever their default.
         full_windows: each loss is divided by the size of a full window, at the epoch's end and beside a batch without

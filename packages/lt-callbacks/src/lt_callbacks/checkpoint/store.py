@@ -86,6 +86,7 @@ class CheckpointStore:
         self._trainer, self._io, self._owner, self._left = trainer, trainer.checkpoint_io, owner, set()
         self._id = self._id or uuid4().hex  # not before: copies of a callback are callbacks of their own
         self.folder = folder
+        self.goes_on = getattr(getattr(trainer, "policy", None), "repeated_names", False)
 
     def close(self) -> str:
         """End the fit; return rank 0's report of its checkpoints."""
