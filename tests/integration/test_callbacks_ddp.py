@@ -1,5 +1,6 @@
 """Callbacks on two real ranks, all in one launch."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -283,5 +284,5 @@ def test_loggers_go_on_in_one_folder_where_each_fit_is_in_other_processes(ranks)
     _, folder = ranks
     here = str(folder / "logs" / "version_0")
     assert json.loads((folder / "folders.json").read_text()) == [here, here]
-    rows = (folder / "logs" / "version_0" / "metrics.csv").read_text().splitlines()
-    assert [row.split(",")[-1] for row in rows] == ["step", "15", "31"]
+    rows = csv.DictReader((folder / "logs" / "version_0" / "metrics.csv").read_text().splitlines())
+    assert [row["step"] for row in rows] == ["15", "31"]
