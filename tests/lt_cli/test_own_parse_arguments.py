@@ -35,6 +35,7 @@ class Adding(LightningCLI):
     ],
 )
 def test_plug_ins_have_their_names(kind, words, tmp_path, monkeypatch):
+    pytest.importorskip("lt_loops")
     monkeypatch.chdir(tmp_path)
     trainer = kind(Net, run=False, args=[*words, "--trainer.accelerator=cpu"]).trainer
     names = {type(part).__name__ for part in (*trainer.callbacks, *trainer.loggers)}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent / "lightning"
+FOLDER = Path(__file__).parents[1] / "lt_compat" / "lightning"
 
 
 def read(text):
