@@ -97,6 +97,19 @@ def test_what_was_saved_by_name_must_be_given_again(path):
     assert loaded.hparams.act is nn.ReLU
 
 
+def test_a_file_of_a_module_that_saved_hyperparameters_does_not_ask_for_that(path):
+    class OfAnObject(LightningModule):
+        def __init__(self, encoder):
+            super().__init__()
+
+    torch.save({"state_dict": {}, "hyper_parameters": {}, "hparams_by_name": {"encoder": "a.B"}}, path)
+    with pytest.raises(CheckpointError, match=r"by name only: a\.B\), which the checkpoint does not hold\. Pass it"):
+        OfAnObject.load_from_checkpoint(path)
+    torch.save({"state_dict": {}}, path)
+    with pytest.raises(CheckpointError, match=r"holds no hyperparameters: save_hyperparameters\(\) .*LT660"):
+        OfAnObject.load_from_checkpoint(path)
+
+
 @pytest.mark.filterwarnings("ignore:WithModule")
 def test_a_default_that_stands_for_something_saved_by_name_is_told(path):
     class Default(LightningModule):

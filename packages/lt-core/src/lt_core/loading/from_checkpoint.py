@@ -187,10 +187,11 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
 
     def check_complete(where: str, missing: list[str]) -> None:
         notes = [f"{name} (saved by name only: {by_name[name]})" if name in by_name else name for name in missing]
-        none = f" {shown} holds no hyperparameters: call save_hyperparameters() in __init__ to have them."
+        none = f" {shown} holds no hyperparameters: save_hyperparameters() in __init__ keeps those not in its ignore."
         if missing:
             raise CheckpointError(
-                f"{where} needs {', '.join(notes)}, which the checkpoint does not hold.{'' if arguments else none} "
+                f"{where} needs {', '.join(notes)}, which the checkpoint does not hold."
+                f"{'' if arguments or by_name else none} "
                 f"Pass it: {cls.__qualname__}.load_from_checkpoint(path, {_as_keywords(missing)}).",
                 code="LT660",
             )
