@@ -148,6 +148,8 @@ def disagree(strategy):
         (lambda: strategy.all_gather(torch.ones(2)), lambda: strategy.all_gather(torch.ones(3))),
         (lambda: strategy.gather_objects("y" * 5000), lambda: strategy.broadcast("y" * 5000, src=1)),
         (lambda: strategy.broadcast("z" * 5000), lambda: strategy.barrier("\N{SNOWMAN}" * 300)),
+        # both exchange objects: without the place of lt's own calls one would be taken for the other
+        (lambda: strategy.check_same_parameters(torch.nn.Linear(1, 1)), lambda: strategy.gather_objects(0)),
     ]:
         with pytest.raises(RankError) as caught:
             mine() if strategy.rank == 2 else other()
@@ -157,7 +159,7 @@ def disagree(strategy):
 
 
 def test_three_ranks_that_make_different_calls_are_told_and_go_on(ranks):
-    assert ranks(disagree, 3) == [["LT709"] * 4] * 3
+    assert ranks(disagree, 3) == [["LT709"] * 5] * 3
 
 
 LAZY = {

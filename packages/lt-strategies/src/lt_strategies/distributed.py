@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -136,7 +137,10 @@ class Distributed(Strategy):
         return torch.stack(gathered)
 
     def gather_objects(self, value: Any) -> list[Any]:
-        return [pickle.loads(packed) for packed in self._lt_exchange("gather_objects", _packed(value))]
+        asks, call = sys._getframe(1), "gather_objects"
+        if asks.f_globals.get("__name__", "").startswith("lt_"):  # user code may well call it in two places
+            call += f" in {asks.f_code.co_qualname}"
+        return [pickle.loads(packed) for packed in self._lt_exchange(call, _packed(value))]
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
         if src not in range(self.world_size):
@@ -203,9 +207,9 @@ class Distributed(Strategy):
         if len(set(sums)) > 1:
             made = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(calls))
             raise RankError(
-                f"The ranks make different calls. {made}. All must make the same ones. In a step of validation, test "
-                "or prediction they cannot: nothing is padded, so ranks may have different numbers of batches, and of "
-                "samples in one. Gather at the epoch's end.",
+                f"The ranks make different calls. {made}. All must make the same ones, trainer.save_checkpoint too. In "
+                "validation, test or prediction nothing is padded, so ranks may have different numbers of batches, and "
+                "of samples: gather at the epoch's end, by trainer.strategy.gather_objects, which takes any sizes.",
                 code="LT709",
             )
         if (longest := max(sizes)) <= _ROOM:
