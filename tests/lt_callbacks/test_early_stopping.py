@@ -1,7 +1,9 @@
+from datetime import timedelta
+
 import pytest
 import torch
 
-from lt_callbacks import EarlyStopping
+from lt_callbacks import EarlyStopping, Timer
 from lt_callbacks.stopping.early_stopping import EarlyStoppingReason
 from lt_core.errors import ConfigError, LogError, LtWarning
 from lt_core.strategy import Strategy
@@ -79,6 +81,19 @@ def test_it_says_why():
     assert said.endswith("its best was 0.5.")
     assert callback.stopping_reason is EarlyStoppingReason.PATIENCE_EXHAUSTED
     assert callback.stopped_epoch == 1
+
+
+@pytest.mark.parametrize("least", [{"min_epochs": 4}, {"min_steps": 5}, {"min_epochs": 4, "min_steps": 1}])
+@pytest.mark.parametrize("make", [lambda: EarlyStopping("val_loss", patience=1), lambda: Timer(timedelta(0))])
+def test_a_run_that_goes_on_to_its_least_length_is_told_so_once(least, make):
+    callback, trainer = make(), FakeTrainer(**least)
+    trainer.callback_metrics = {"val_loss": torch.tensor(1.0)}
+    callback.on_train_start(trainer, trainer.lightning_module)
+    for trainer.current_epoch in range(4):  # nothing gets better, and no time is left
+        callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
+        callback.on_train_epoch_end(trainer, trainer.lightning_module)
+    (said,) = trainer.printed
+    assert said.startswith("Training ends when min_epochs and min_steps are reached: ")
 
 
 def test_a_resumed_run_stops_where_the_uninterrupted_one_does():

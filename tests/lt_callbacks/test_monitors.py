@@ -137,7 +137,7 @@ def test_training_ends_when_its_time_is_over(hands, duration):
     hands[0] = 100.0
     timer.on_train_batch_end(trainer, trainer.lightning_module, None, None, 1)
     assert trainer.should_stop
-    assert trainer.printed == ["Training ends: the time of 0:01:40 is over."]
+    assert trainer.printed == ["Training ends after epoch 0: the time of 0:01:40 is over."]
 
 
 def test_by_epochs_the_clock_is_looked_at_when_one_ends(hands):
@@ -173,7 +173,7 @@ def test_training_ends_when_its_money_is_spent_over_a_resume_too(hands):
     hands[0] = 7200.0
     second.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
     assert trainer.should_stop
-    assert trainer.printed == ["Training ends: the time of 2:00:00 is over (at 2.5 an hour: 5.00)."]
+    assert trainer.printed == ["Training ends after epoch 0: the time of 2:00:00 is over (at 2.5 an hour: 5.00)."]
 
 
 def test_the_sooner_of_time_and_money_ends_training():

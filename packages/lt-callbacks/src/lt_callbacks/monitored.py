@@ -12,7 +12,7 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["Monitor", "loss_of", "on_any_rank"]
+__all__ = ["Monitor", "loss_of", "on_any_rank", "when_it_ends"]
 
 
 class Monitor:
@@ -97,6 +97,13 @@ def loss_of(outputs: Any) -> Tensor | None:
     """Return the loss in the output of ``training_step``, shape ``()``, or None."""
     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
     return loss if isinstance(loss, Tensor) else None
+
+
+def when_it_ends(trainer: TrainerAPI) -> str:
+    """Return what to say of a run that was asked to stop now."""
+    if trainer.current_epoch + 1 < (trainer.min_epochs or 0) or trainer.global_step < (trainer.min_steps or 0):
+        return "Training ends when min_epochs and min_steps are reached"
+    return f"Training ends after epoch {trainer.current_epoch}"
 
 
 def on_any_rank(trainer: TrainerAPI, decision: bool) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lt_callbacks.arguments import choice, number, whole
-from lt_callbacks.monitored import Monitor, on_any_rank
+from lt_callbacks.monitored import Monitor, on_any_rank, when_it_ends
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import UNITS, Duration, multiples
@@ -227,8 +227,9 @@ class EarlyStopping(Callback):
         self.stopping_reason = reason if message else EarlyStoppingReason(first[1])
         self.stopping_reason_message = message or f"rank {first[0]}: {first[2]}"
         self.stopped_epoch = trainer.current_epoch
+        if not trainer.should_stop:  # else said before: min_epochs or min_steps keep the run going
+            trainer.print(f"{when_it_ends(trainer)}: {self.stopping_reason_message}")
         trainer.stop(f"EarlyStopping: {self.stopping_reason_message}")
-        trainer.print(f"Training ends after epoch {trainer.current_epoch}: {self.stopping_reason_message}")
         if not self.log_rank_zero_only:
             for rank, _, text in found[1:]:
                 if text and text != first[2]:

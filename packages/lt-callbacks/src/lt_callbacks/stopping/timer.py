@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from lt_callbacks.arguments import choice
+from lt_callbacks.monitored import when_it_ends
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import AgreedTime, Duration
@@ -156,7 +157,7 @@ class Timer(Callback):
         limit = timedelta(seconds=self._duration or 0)
         if self._verbose and not trainer.should_stop:
             spent = "" if self._lt_price is None else f" (at {self._lt_price:g} an hour: {self.cost():.2f})"
-            trainer.print(f"Training ends: the time of {limit} is over{spent}.")
+            trainer.print(f"{when_it_ends(trainer)}: the time of {limit} is over{spent}.")
         trainer.stop(f"Timer: {limit} are over")
 
 
