@@ -1,8 +1,10 @@
 """What lt adds to one step: training, validation and prediction against loops written by hand, taking turns.
 
 Rows A1 to A5: an MLP 64-64-10 on the CPU, one thread, batches of 32 made beforehand. A step's time is the time between
-two requests for a batch; of each run the 10th percentile counts. The weights of lt and of the loop must be the same,
-bit for bit. Row A5 needs a C++ compiler, which torch.compile uses.
+two requests for a batch. Both sides run in one process and take turns of 50 steps: lt's loader runs the loop by hand
+between two of its batches. Of each turn the 10th percentile counts, and of a run the median of the turns' differences,
+so that a machine whose speed changes from second to second alters both sides alike. The weights of lt and of the loop
+must be the same, bit for bit. Row A5 needs a C++ compiler, which torch.compile uses.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from statistics import median
 from typing import Any
 
 import torch
@@ -23,6 +26,7 @@ from torch import Tensor, nn
 import lt as pl
 
 Batch = tuple[Tensor, Tensor]
+BLOCK = 50  # steps of one side, before the other's turn
 
 
 class Net(pl.LightningModule):
@@ -64,29 +68,46 @@ class CallingNet(Net):
         optimizer.zero_grad()
 
 
+class HandNet(Net):
+    """The MLP whose step has code of its own, so that torch.compile does not look at lt's for it."""
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        return nn.functional.cross_entropy(self(batch[0]), batch[1])
+
+
 class Times(list[float]):
-    """Seconds between two requests for a batch; ``processor``: the mean of the processor's, of all threads."""
+    """Seconds between two requests for a batch; ``processor``: those of the processor, of all threads and steps."""
 
     processor = 0.0
 
 
 class Timed:
-    """A loader over batches made beforehand that notes the time between two requests."""
+    """A loader over batches made beforehand that notes the time between two requests.
 
-    def __init__(self, batches: list[Batch]) -> None:
-        self.batches, self.times = batches, Times()
+    Args:
+        batches: the batches.
+        other: called with each 50 of them before they are given, outside of the times noted here.
+    """
+
+    def __init__(self, batches: list[Batch], other: Callable[[list[Batch]], None] | None = None) -> None:
+        self.batches, self.times, self.other = batches, Times(), other
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Batch]:
-        begin, last = time.process_time(), time.perf_counter()
-        for batch in self.batches:
-            yield batch
-            now = time.perf_counter()
-            self.times.append(now - last)
-            last = now
-        self.times.processor = (time.process_time() - begin) / len(self.batches)
+        begin = time.process_time()
+        for first in range(0, len(self.batches), BLOCK):
+            block = self.batches[first : first + BLOCK]
+            if self.other is not None:
+                self.other(block)
+            last = time.perf_counter()
+            for batch in block:
+                yield batch
+                now = time.perf_counter()
+                self.times.append(now - last)
+                last = now
+        self.times.processor = time.process_time() - begin
 
 
 @contextlib.contextmanager
@@ -111,33 +132,71 @@ def percentile(times: list[float]) -> float:
     return sorted(times)[len(times) // 10] * 1e6
 
 
-def train_by_hand(batches: list[Batch], *, set_none: bool, compiled: bool = False) -> tuple[Times, nn.Module]:
-    """Train by the loop that everybody writes; ``set_none`` clears gradients without calling ``zero_grad``."""
-    torch.manual_seed(0)
-    net, loader = Net(), Timed(batches)
-    step = torch.compile(net.training_step) if compiled else net.training_step
-    optimizer, params = torch.optim.SGD(net.parameters(), lr=0.01), list(net.parameters())
-    for batch in loader:
-        loss = step(batch, 0)
-        if set_none:
-            for p in params:
-                p.grad = None
-        else:
-            optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return loader.times, net
+def percentiles(times: list[float]) -> list[float]:
+    """Return the 10th percentile of each turn of 50 steps, in microseconds."""
+    return [percentile(times[first : first + BLOCK]) for first in range(0, len(times), BLOCK)]
 
 
-def train(batches: list[Batch], net: Callable[[], Net], **arguments: Any) -> tuple[Times, nn.Module]:
-    """Train by lt, bare unless ``arguments`` ask for more."""
+def note(figure: Figure, theirs: list[float], mine: list[float]) -> None:
+    """Note a run: the median of the turns by hand, and with it the median of what lt's took more."""
+    hand, ours = percentiles(theirs), percentiles(mine)
+    added = median(own - other for other, own in zip(hand, ours, strict=True))
+    figure.turn(median(hand), median(hand) + added)
+
+
+class ByHand:
+    """The loop that everybody writes, a call for some of its batches.
+
+    Args:
+        set_none: clear gradients without calling ``zero_grad``.
+        compiled: compile the step.
+    """
+
+    def __init__(self, *, set_none: bool, compiled: bool = False) -> None:
+        torch.manual_seed(0)
+        self.net, self.times, self.set_none = HandNet(), Times(), set_none
+        self.step: Callable[..., Tensor] = self.net.training_step
+        if compiled:
+            self.step = torch.compile(self.net.training_step)
+        self.optimizer, self.params = torch.optim.SGD(self.net.parameters(), lr=0.01), list(self.net.parameters())
+
+    def __call__(self, batches: list[Batch]) -> None:
+        """Train on these batches."""
+        loader, step, set_none = Timed(batches), self.step, self.set_none
+        optimizer, params = self.optimizer, self.params
+        for batch in loader:
+            loss = step(batch, 0)
+            if set_none:
+                for p in params:
+                    p.grad = None
+            else:
+                optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        self.times += loader.times
+        self.times.processor += loader.times.processor
+
+
+def train_by_hand(batches: list[Batch], *, set_none: bool) -> tuple[Times, nn.Module]:
+    """Train by hand on all batches."""
+    hand = ByHand(set_none=set_none)
+    hand(batches)
+    return hand.times, hand.net
+
+
+def train(
+    batches: list[Batch], net: Callable[[], Net], hand: ByHand | None = None, **arguments: Any
+) -> tuple[Times, nn.Module]:
+    """Train by lt, bare unless ``arguments`` ask for more; ``hand`` trains in turns with it."""
     torch.manual_seed(0)
-    module, loader = net(), Timed(batches)
+    module, loader = net(), Timed(batches, hand)
     bare = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), quiet():
         warnings.simplefilter("ignore")
         trainer = pl.Trainer(accelerator="cpu", max_epochs=1, default_root_dir=folder, **{**bare, **arguments})
         trainer.fit(module, loader)
+    if hand is not None:
+        same_weights(hand.net, module)
     return loader.times, module
 
 
@@ -153,38 +212,40 @@ def bare_trainer() -> Any:
     )
 
 
-def validate_by_hand(batches: list[Batch]) -> list[float]:
-    """Evaluate by hand, with a mean of the loss over samples."""
-    net, loader, total, count = Net().eval(), Timed(batches), 0.0, 0
-    with torch.inference_mode():
-        for batch in loader:
-            loss = nn.functional.cross_entropy(net(batch[0]), batch[1])
-            total += loss.item() * len(batch[1])
-            count += len(batch[1])
-    return loader.times
+def validate(batches: list[Batch], figure: Figure) -> None:
+    """Evaluate by lt with a logged mean of the loss over samples, and by hand."""
+    net, times, sums = Net().eval(), Times(), [0.0, 0]
+
+    def by_hand(block: list[Batch]) -> None:
+        total, count, loader = 0.0, 0, Timed(block)
+        with torch.inference_mode():
+            for batch in loader:
+                loss = nn.functional.cross_entropy(net(batch[0]), batch[1])
+                total += loss.item() * len(batch[1])
+                count += len(batch[1])
+        sums[:] = sums[0] + total, sums[1] + count
+        times.extend(loader.times)
+
+    loader = Timed(batches, by_hand)
+    (found,) = bare_trainer().validate(net, loader, verbose=False)
+    assert abs(found["val_loss"] - sums[0] / sums[1]) < 1e-6, "the logged mean differs from the hand-written loop's"
+    note(figure, times, loader.times)
 
 
-def validate(batches: list[Batch]) -> list[float]:
-    """Evaluate by lt, with a logged mean."""
-    loader = Timed(batches)
-    bare_trainer().validate(Net(), loader, verbose=False)
-    return loader.times
+def predict(batches: list[Batch], figure: Figure) -> None:
+    """Predict by lt, and by hand."""
+    net, times, outputs = Net().eval(), Times(), []
 
+    def by_hand(block: list[Batch]) -> None:
+        loader = Timed(block)
+        with torch.inference_mode():
+            for batch in loader:
+                outputs.append(net(batch[0]))  # noqa: PERF401  (the loop that people write)
+        times.extend(loader.times)
 
-def predict_by_hand(batches: list[Batch]) -> list[float]:
-    """Predict by hand."""
-    net, loader, outputs = Net().eval(), Timed(batches), []
-    with torch.inference_mode():
-        for batch in loader:
-            outputs.append(net(batch[0]))  # noqa: PERF401  (the loop that people write)
-    return loader.times
-
-
-def predict(batches: list[Batch]) -> list[float]:
-    """Predict by lt."""
-    loader = Timed(batches)
-    bare_trainer().predict(Net(), loader)
-    return loader.times
+    loader = Timed(batches, by_hand)
+    bare_trainer().predict(net, loader)
+    note(figure, times, loader.times)
 
 
 def same_weights(one: nn.Module, other: nn.Module) -> None:
@@ -198,21 +259,19 @@ def compiled_rows(batches: list[Batch], rounds: int) -> list[Figure]:
     if shutil.which("c++") is None:
         return []
     figures = {
-        Net: Figure("A5", "training step, compiled on both sides, p.grad = None", "µs", float("inf")),
-        LoggedNet: Figure("A5", "the same with self.log in lt's", "µs", 3.0),
+        Net: Figure("A5", "training step, compiled on both sides, p.grad = None", "µs", 1.02, "ratio"),
+        LoggedNet: Figure("A5", "the same with self.log in lt's", "µs", 1.02, "ratio"),
     }
     first = Figure("A5", "the first step, compiled anew with torch's caches on disk filled", "s", float("inf"), "ratio")
-    train_by_hand(batches[:2], set_none=True, compiled=True), train(batches[:2], Net, compile=True)  # fills them
+    ByHand(set_none=True, compiled=True)(batches[:2]), train(batches[:2], Net, compile=True)  # fills them
     for _ in range(rounds):
-        torch.compiler.reset()
-        times, reference = train_by_hand(batches, set_none=True, compiled=True)
         for net, figure in figures.items():
             torch.compiler.reset()
-            ours, trained = train(batches, net, compile=True)
-            same_weights(reference, trained)
-            figure.turn(percentile(times), percentile(ours))
+            hand = ByHand(set_none=True, compiled=True)
+            ours, _ = train(batches, net, hand, compile=True)
+            note(figure, hand.times, ours)
             if net is Net:
-                first.turn(times[0], ours[0])
+                first.turn(hand.times[0], ours[0])
     return [*figures.values(), first]
 
 
@@ -225,31 +284,31 @@ def step_rows(steps: int = 1500, rounds: int = 5) -> list[Figure]:
         "enable_checkpointing": True,
         "logger": "csv",
     }
-    calling = Figure("A1", "training step, bare; zero_grad() on both sides", "µs", 7.0)
-    bare = Figure("A1", "the same; lt sets p.grad = None, which is its default", "µs", 0.0)
-    none = Figure("A1", "the same; p.grad = None on both sides", "µs", float("inf"))
-    csv = Figure("A2", "bar, CSV logger, checkpoint, self.log", "µs", 12.0)
-    mean = Figure("A2", "the same: processor time in the mean, of all threads", "µs", 5.0)
-    board = Figure("A2t", "the same with TensorBoard", "µs", 15.0)
-    validation = Figure("A3", "validation batch with a logged mean", "µs", 3.0)
-    prediction = Figure("A4", "prediction batch", "µs", 2.5)
-    train_by_hand(batches[:200], set_none=False), train(batches[:200], Net)  # warm up
+    calling = Figure("A1", "training step, bare; zero_grad() on both sides", "µs", 1.06, "ratio")
+    bare = Figure("A1", "the same; lt sets p.grad = None, which is its default", "µs", 0.95, "ratio")
+    none = Figure("A1", "the same; p.grad = None on both sides", "µs", 1.04, "ratio")
+    csv = Figure("A2", "bar, CSV logger, checkpoint, self.log", "µs", 1.0, "ratio")
+    mean = Figure("A2", "the same: processor time in the mean, of all threads", "µs", 1.04, "ratio")
+    board = Figure("A2t", "the same with TensorBoard", "µs", 1.14, "ratio")
+    validation = Figure("A3", "validation batch with a logged mean", "µs", 1.13, "ratio")
+    prediction = Figure("A4", "prediction batch", "µs", 1.15, "ratio")
+    ByHand(set_none=False)(batches[:200]), train(batches[:200], Net)  # warm up
     for _ in range(rounds):
-        with_call, reference = train_by_hand(batches, set_none=False)
-        with_none, _ = train_by_hand(batches, set_none=True)
-        hand = percentile(with_call)
         for figure, net, arguments in (
             (calling, CallingNet, {}),
             (bare, Net, {}),
+            (none, Net, {}),
             (csv, LoggedNet, defaults),
             (board, LoggedNet, {**defaults, "logger": "tensorboard"}),
         ):
-            times, trained = train(batches, net, **arguments)
-            same_weights(reference, trained)
-            figure.turn(hand, percentile(times))
-            if figure is csv:
-                mean.turn(with_call.processor * 1e6, times.processor * 1e6)
-        none.turn(percentile(with_none), bare.ours[-1])
-        validation.turn(percentile(validate_by_hand(batches)), percentile(validate(batches)))
-        prediction.turn(percentile(predict_by_hand(batches)), percentile(predict(batches)))
+            hand = ByHand(set_none=figure is none)
+            ours, _ = train(batches, net, hand, **arguments)
+            note(figure, hand.times, ours)
+        alone = ByHand(set_none=False)  # lt's threads run in both sides' turns: each side alone here
+        alone(batches)
+        times, trained = train(batches, LoggedNet, **defaults)
+        same_weights(alone.net, trained)
+        mean.turn(*(one.processor / len(batches) * 1e6 for one in (alone.times, times)))
+        validate(batches, validation)
+        predict(batches, prediction)
     return [calling, bare, none, csv, mean, board, validation, prediction, *compiled_rows(batches, rounds)]
