@@ -1,6 +1,8 @@
 """Row B: an epoch of a classifier with all defaults on, against the loop that people write around a DataLoader.
 
-Processor time counts the loader's workers too.
+Without workers both sides run in one process and take turns of 20 batches: a callback of lt's fit runs the loop by
+hand, and its time is left out of lt's. So a machine whose speed changes alters both alike. With workers, who work
+ahead, a turn is an epoch. Processor time counts the workers too.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -96,33 +99,60 @@ def elapsed(begin: Seconds) -> Seconds:
     return clock - begin[0], processor - begin[1]
 
 
-def by_hand(loader: Iterable[Any]) -> tuple[Seconds, nn.Module]:
-    """Train one epoch; return the seconds and the module."""
-    torch.manual_seed(0)
-    net = Classifier()
-    begin = seconds()
-    optimizer = net.configure_optimizers()
-    for batch in loader:
-        optimizer.zero_grad()
-        loss = net.loss(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    return elapsed(begin), net
+class ByHand:
+    """An epoch of the loop that people write, in parts of some batches."""
+
+    def __init__(self, loader: Iterable[Any]) -> None:
+        torch.manual_seed(0)
+        self.net, self.spent = Classifier(), (0.0, 0.0)
+        begin = seconds()
+        self.optimizer, batches = self.net.configure_optimizers(), iter(loader)
+        self.batches = chain([next(batches)], batches)  # the order is drawn here, before lt draws it
+        self.note(begin)
+
+    def note(self, begin: Seconds) -> None:
+        """Add the times since ``begin``."""
+        clock, processor = elapsed(begin)
+        self.spent = self.spent[0] + clock, self.spent[1] + processor
+
+    def train(self, batches: int | None = None) -> None:
+        """Train on so many batches, or on all that are left."""
+        begin, net, optimizer = seconds(), self.net, self.optimizer
+        for batch in islice(self.batches, batches):
+            optimizer.zero_grad()
+            loss = net.loss(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        self.note(begin)
 
 
+class Turns(pl.Callback):
+    """Has the loop by hand train on as many batches as lt is about to train on."""
+
+    def __init__(self, hand: ByHand) -> None:
+        self.hand = hand
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx % BLOCK == 0:
+            self.hand.train(BLOCK)
+
+
+BLOCK = 20  # batches of one side, before the other's turn
 BARELY = "the same without bar, logger, checkpoint and summary"
 BARE = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 
 
-def by_lt(loader: Iterable[Any], **arguments: Any) -> tuple[Seconds, nn.Module]:
-    """Train one epoch by lt with all defaults: bar, logger, checkpoint, summary; return the same."""
+def by_lt(loader: Iterable[Any], hand: ByHand, in_turns: bool, **arguments: Any) -> tuple[Seconds, nn.Module]:
+    """Train one epoch by lt with all defaults: bar, logger, checkpoint, summary; return the seconds and the module."""
     torch.manual_seed(0)
-    net = Classifier()
+    net, callbacks = Classifier(), [Turns(hand)] if in_turns else []
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), quiet():
         warnings.simplefilter("ignore")
-        begin = seconds()
-        pl.Trainer(accelerator="cpu", max_epochs=1, default_root_dir=folder, **arguments).fit(net, loader)
-        return elapsed(begin), net
+        begin, before = seconds(), hand.spent
+        trainer = pl.Trainer(accelerator="cpu", max_epochs=1, default_root_dir=folder, callbacks=callbacks, **arguments)
+        trainer.fit(net, loader)
+        both = elapsed(begin)
+        return (both[0] - (hand.spent[0] - before[0]), both[1] - (hand.spent[1] - before[1])), net
 
 
 def halves(samples: int) -> tuple[slice, slice]:
@@ -167,11 +197,14 @@ def epoch_rows(samples: int = 60_000, rounds: int = 5) -> list[Figure]:
         clock = Figure("B", what, "s", budget, "ratio")
         processor = Figure("B", f"{what}: processor time", "s", budget, "ratio")
         for turn in range(rounds + 1):
-            (hand, expected), (ours, trained) = by_hand(theirs), by_lt(mine, **(BARE if what == BARELY else {}))
-            for a, b in zip(expected.parameters(), trained.parameters(), strict=True):
+            hand, in_turns = ByHand(theirs), not getattr(theirs, "num_workers", 0)
+            if not in_turns:
+                hand.train()
+            ours, trained = by_lt(mine, hand, in_turns, **(BARE if what == BARELY else {}))
+            for a, b in zip(hand.net.parameters(), trained.parameters(), strict=True):
                 assert torch.equal(a, b), "the trained weights differ from the hand-written loop's"
             if turn:  # the first one warms up
-                clock.turn(hand[0], ours[0])
-                processor.turn(hand[1], ours[1])
+                clock.turn(hand.spent[0], ours[0])
+                processor.turn(hand.spent[1], ours[1])
         figures += [clock, processor]
     return figures
