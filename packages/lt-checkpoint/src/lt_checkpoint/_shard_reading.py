@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from io import BytesIO
@@ -19,6 +18,7 @@ from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load as load_shards
 
+from lt_checkpoint._archive import crc32
 from lt_checkpoint._atomic_folder import REST_FILE, StrPath, standing
 from lt_checkpoint._host_copy import Tree
 from lt_checkpoint._pickle_calls import DTYPE_BYTES
@@ -122,7 +122,7 @@ class _ReadOnce(FileSystemReader):
         part = file.read(sinfo.length)
         read = self.sums.setdefault(sinfo.relative_path, {"bytes": 0, "crc32": 0})
         if read["bytes"] == sinfo.offset:  # else the file is summed by itself in the end
-            read["bytes"], read["crc32"] = sinfo.offset + len(part), zlib.crc32(part, read["crc32"])
+            read["bytes"], read["crc32"] = sinfo.offset + len(part), crc32(part, read["crc32"])
         return BytesIO(part)
 
 
@@ -134,7 +134,7 @@ def cause(error: CheckpointException) -> BaseException:
 def _read(tensors: Tree, folder: Path) -> None:
     """Fill tensors in place from a folder."""
     check_index(folder)
-    load_shards(tensors, checkpoint_id=str(folder))
+    load_shards(tensors, checkpoint_id=folder)
 
 
 def summed(file: Path) -> dict[str, int]:
@@ -142,7 +142,7 @@ def summed(file: Path) -> dict[str, int]:
     crc = size = 0
     with file.open("rb") as stream:
         while part := stream.read(1 << 24):
-            crc, size = zlib.crc32(part, crc), size + len(part)
+            crc, size = crc32(part, crc), size + len(part)
     return {"bytes": size, "crc32": crc}
 
 
