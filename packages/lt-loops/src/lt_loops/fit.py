@@ -47,7 +47,7 @@ def run_fit(run: Run) -> RunResult:
         on_train_start
         for each epoch:
             on_train_epoch_start
-            (with num_sanity_val_steps="logged", before the first batch: a validation, see run_evaluate)
+            (with num_sanity_val_steps="logged", before the first batch: a validation, as below)
             for each batch:
                 on_before_batch_transfer, transfer_batch_to_device, on_after_batch_transfer
                 on_train_batch_start                  # -1: skip the rest of the epoch
@@ -58,7 +58,7 @@ def run_fit(run: Run) -> RunResult:
                 lr_scheduler_step                     # schedulers that go by steps
                 on_train_batch_end                    # gradients are still there
                 (log, if due) (save, if asked for)
-                (validation, if due: see run_evaluate) (save, if asked for)
+                (validation, if due: as in validate below) (save, if asked for)
             on_train_epoch_end                        # callbacks, module, callbacks that monitor
             lr_scheduler_step                         # schedulers that go by epochs
             (save, if asked for)
