@@ -1,11 +1,11 @@
-"""Other trainers beside lt: what each adds to a bare training step over the loop written by hand.
+"""Other trainers beside lt: how much longer a bare training step takes than in the loop written by hand.
 
     uv run benchmarks/peers.py [PEER ...] [--rounds 5] [--plot FILE.svg]
 
-Each peer runs in a process with its own packages (``uv run --with``), and takes turns there with the hand-written loop
-of row A: MLP 64-64-10, batch 32, SGD, one thread, batches made beforehand, 10th percentile. All switch off what they
-can (logger, bar, checkpoint); the trained weights must be the loop's, bit for bit (Keras, which has its own layers and
-optimizer: to rounding).
+Each peer runs in a process with its own packages (``uv run --with``), and takes turns of 50 steps there with the
+hand-written loop of row A: MLP 64-64-10, batch 32, SGD, one thread, batches made beforehand, 10th percentile. All
+switch off what they can (logger, bar, checkpoint); the trained weights must be the loop's, bit for bit (Keras, which
+has its own layers and optimizer: to rounding).
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ from typing import Any
 
 import torch
 from figure import Figure, table
-from steps import Batch, Net, Timed, make_batches, percentile, quiet, same_weights, train, train_by_hand
+from steps import Batch, ByHand, Net, Timed, make_batches, note, quiet, same_weights, train
 from torch import nn
-
-Trained = tuple[list[float], nn.Module]
 
 
 def layers() -> nn.Module:
@@ -37,13 +35,13 @@ def layers() -> nn.Module:
     return Net().layers
 
 
-def lt(batches: list[Batch]) -> Trained:
+def lt(loader: Timed) -> nn.Module:
     """Train by lt."""
-    times, module = train(batches, Net)
-    return times, module
+    loader.times, module = train(loader.batches, Net, loader.other)
+    return module
 
 
-def lightning(batches: list[Batch]) -> Trained:
+def lightning(loader: Timed) -> nn.Module:
     """Train by Lightning's Trainer."""
     import lightning as L  # noqa: N812  (its own documentation's name)
 
@@ -60,54 +58,52 @@ def lightning(batches: list[Batch]) -> Trained:
 
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    module, loader = Module(), Timed(batches)
+    module = Module()
     L.Trainer(accelerator="cpu", max_epochs=1, **off).fit(module, loader)
-    return loader.times, module
+    return module
 
 
-def fabric(batches: list[Batch]) -> Trained:
+def fabric(loader: Timed) -> nn.Module:
     """Train by Lightning Fabric."""
     from lightning.fabric import Fabric
 
     fabric = Fabric(accelerator="cpu")
-    net, loader = layers(), Timed(batches)
+    net = layers()
     model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.01))
     for x, y in loader:
         optimizer.zero_grad()
         fabric.backward(nn.functional.cross_entropy(model(x), y))
         optimizer.step()
-    return loader.times, net
+    return net
 
 
-def accelerate(batches: list[Batch]) -> Trained:
+def accelerate(loader: Timed) -> nn.Module:
     """Train by Accelerate."""
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
-    net, loader = layers(), Timed(batches)
+    net = layers()
     model, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.01))
     for x, y in loader:
         optimizer.zero_grad()
         accelerator.backward(nn.functional.cross_entropy(model(x), y))
         optimizer.step()
-    return loader.times, net
+    return net
 
 
-def ignite(batches: list[Batch]) -> Trained:
+def ignite(loader: Timed) -> nn.Module:
     """Train by Ignite's supervised trainer."""
     from ignite.engine import create_supervised_trainer
 
-    net, loader = layers(), Timed(batches)
+    net = layers()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     create_supervised_trainer(net, optimizer, nn.functional.cross_entropy).run(loader, max_epochs=1)
-    return loader.times, net
+    return net
 
 
-def skorch(batches: list[Batch]) -> Trained:
+def skorch(loader: Timed) -> nn.Module:
     """Train by skorch's net, whose own iterator over a dataset is replaced by the batches."""
     from skorch import NeuralNetClassifier
-
-    loader = Timed(batches)
 
     class Made(NeuralNetClassifier):  # type: ignore[misc]
         def get_iterator(self, dataset: Any, training: bool = False) -> Any:
@@ -124,11 +120,11 @@ def skorch(batches: list[Batch]) -> Trained:
         callbacks__valid_acc=None,
         callbacks__print_log=None,
     )
-    made.fit(batches[0][0], batches[0][1])  # the data of the iterator above is what is trained on
-    return loader.times, made.module_
+    made.fit(*loader.batches[0])  # the data of the iterator above is what is trained on
+    return made.module_
 
 
-def transformers(batches: list[Batch]) -> Trained:
+def transformers(loader: Timed) -> nn.Module:
     """Train by the Trainer of transformers, on a module that returns its loss."""
     from transformers import Trainer, TrainingArguments
 
@@ -140,7 +136,10 @@ def transformers(batches: list[Batch]) -> Trained:
         def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
             return {"loss": nn.functional.cross_entropy(self.layers(x), labels)}
 
-    loader: Any = Timed([{"x": x, "labels": y} for x, y in batches])  # type: ignore[arg-type,misc]
+    batches: Any = loader.batches
+    if (hand := loader.other) is not None:
+        loader.other = lambda block: hand([(batch["x"], batch["labels"]) for batch in block])  # type: ignore[call-overload]
+    loader.batches = [{"x": x, "labels": y} for x, y in batches]  # type: ignore[misc]
 
     class Made(Trainer):  # type: ignore[misc]
         def get_train_dataloader(self) -> Any:
@@ -152,30 +151,30 @@ def transformers(batches: list[Batch]) -> Trained:
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
     constant = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
     Made(module, arguments, train_dataset=batches, optimizers=(optimizer, constant)).train()
-    return loader.times, module
+    return module
 
 
-def keras(batches: list[Batch]) -> Trained:
+def keras(loader: Timed) -> nn.Module:
     """Train by Keras on its torch backend: its own layers and optimizer, so the weights are the loop's to rounding."""
     os.environ["KERAS_BACKEND"] = "torch"
     import keras
 
-    net, loader = layers(), Timed(batches)
+    net = layers()
     first, last = net[0], net[2]
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, activation="relu"), keras.layers.Dense(10)])
     values = [tensor.detach().numpy() for layer in (first, last) for tensor in (layer.weight.T, layer.bias)]
     model.set_weights(values)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.01), loss, jit_compile=False)
-    model.fit(iter(loader), steps_per_epoch=len(batches), epochs=1, verbose=0)
+    model.fit(iter(loader), steps_per_epoch=len(loader), epochs=1, verbose=0)
     weight, bias, weight_2, bias_2 = (torch.tensor(value) for value in model.get_weights())
     with torch.no_grad():
         for parameter, value in zip(net.parameters(), (weight.T, bias, weight_2.T, bias_2), strict=True):
             parameter.copy_(value)
-    return loader.times, net
+    return net
 
 
-PEERS: dict[str, tuple[Callable[[list[Batch]], Trained], str]] = {
+PEERS: dict[str, tuple[Callable[[Timed], nn.Module], str]] = {
     "lt": (lt, ""),
     "lightning": (lightning, "lightning"),
     "fabric": (fabric, "lightning"),
@@ -201,19 +200,18 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     batches = make_batches(1500)
     warnings.simplefilter("ignore")
-    by_hand, theirs = [], []
+    figure = Figure("", name, "µs", float("inf"), "ratio")
     with tempfile.TemporaryDirectory() as folder, quiet():
         os.chdir(folder)  # some leave files where they run
-        training(batches[:200]), train_by_hand(batches[:200], set_none=False)
+        training(Timed(batches[:200], ByHand(set_none=False)))
         for _ in range(rounds):
-            hand, reference = train_by_hand(batches, set_none=False)
-            times, trained = training(batches)
-            compare(reference, trained)
-            by_hand.append(percentile(hand))
-            theirs.append(percentile(times))
+            hand = ByHand(set_none=False)
+            loader = Timed(batches, hand)
+            compare(hand.net, training(loader))
+            note(figure, hand.times, loader.times)
         os.chdir(Path(__file__).parent)
     version = importlib.metadata.version(distribution.partition("[")[0] or "lt")
-    return {"by_hand": by_hand, "ours": theirs, "version": version}
+    return {"by_hand": figure.by_hand, "ours": figure.ours, "version": version}
 
 
 def launch(name: str, rounds: int) -> Figure:
@@ -224,26 +222,26 @@ def launch(name: str, rounds: int) -> Figure:
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found = json.loads(done.stdout.splitlines()[-1])
     what = f"{name} {found['version']}, bare step"
-    return Figure("", what, "µs", float("inf"), "added", by_hand=found["by_hand"], ours=found["ours"])
+    return Figure("", what, "µs", float("inf"), "ratio", by_hand=found["by_hand"], ours=found["ours"])
 
 
 def plot(figures: list[Figure]) -> str:
-    """Return bars of what each adds to a step, as SVG."""
-    widest = max(1.0, *(figure.value for figure in figures))
-    zero, scale, rows = 260, 380 / widest, []
+    """Return bars of how long a step of each takes, the loop by hand a line, as SVG."""
+    zero, scale, rows = 180, 440 / max(figure.value for figure in figures), []
     for i, figure in enumerate(figures):
-        y, long = 40 + i * 30, abs(figure.value) * scale
-        left = zero if figure.value >= 0 else zero - long
+        y, long = 40 + i * 30, figure.value * scale
         rows.append(
             f'<text x="10" y="{y + 15}">{figure.what.removesuffix(", bare step")}</text>'
-            f'<rect x="{left:.1f}" y="{y}" width="{max(long, 1):.1f}" height="20" fill="#4c72b0"/>'
-            f'<text x="{max(zero, left + long) + 6:.1f}" y="{y + 15}">{figure.value:+.0f} µs</text>'
+            f'<rect x="{zero}" y="{y}" width="{long:.1f}" height="20" fill="#4c72b0"/>'
+            f'<text x="{zero + long + 6:.1f}" y="{y + 15}">{figure.value:.2f}</text>'
         )
+    by_hand = zero + scale
+    rows.append(f'<path d="M{by_hand:.1f} 34V{40 + 30 * len(figures)}" stroke="#c44e52" stroke-width="2"/>')
     height = 50 + 30 * len(figures)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{height}" font-family="sans-serif" '
         f'font-size="13"><rect width="720" height="{height}" fill="white"/>'
-        '<text x="10" y="22">Microseconds that a bare training step takes longer than by hand</text>'
+        '<text x="10" y="22">A bare training step, times the loop by hand (the line)</text>'
         f"{''.join(rows)}</svg>\n"
     )
 
