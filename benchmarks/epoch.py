@@ -11,7 +11,7 @@ import resource
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
@@ -138,7 +138,8 @@ class Turns(pl.Callback):
 
 
 BLOCK = 20  # batches of one side, before the other's turn
-BARELY = "the same without bar, logger, checkpoint and summary"
+TABLE, BARELY = "epoch of the classifier, TensorDataset", "the same without bar, logger, checkpoint and summary"
+BUDGETS = {TABLE: 0.86, BARELY: 0.83}
 BARE = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 
 
@@ -160,17 +161,22 @@ def halves(samples: int) -> tuple[slice, slice]:
     return slice(0, samples // 2), slice(samples // 2, samples)
 
 
-def other_loaders(images: Tensor, labels: Tensor) -> dict[str, DataLoader[Any]]:
-    """Return loaders with workers, streams, and with pinned memory where there is a device to pin it for."""
+def loaders(images: Tensor, labels: Tensor, beside: Callable[[list[Any]], Iterable[Any]]) -> dict[str, Iterable[Any]]:
+    """Return one side's loaders by what they are; ``beside`` puts two of them side by side."""
+    table: TensorDataset = TensorDataset(images, labels)
     dataset, stream = OneByOne(images, labels), Stream(images, labels)
-    loaders: dict[str, DataLoader[Any]] = {
-        f"one by one, {workers} workers": DataLoader(dataset, 64, shuffle=True, num_workers=workers)
-        for workers in (2, 4)
-    }
-    loaders |= {f"a stream, {workers} workers": DataLoader(stream, 64, num_workers=workers) for workers in (0, 2)}
+    found: dict[str, Iterable[Any]] = {TABLE: DataLoader(table, 64, shuffle=True)}
+    found[BARELY] = found[TABLE]
+    found["the same, samples made one by one"] = DataLoader(dataset, 64, shuffle=True)
+    for workers in (2, 4):
+        found[f"one by one, {workers} workers"] = DataLoader(dataset, 64, shuffle=True, num_workers=workers)
+    for workers in (0, 2):
+        found[f"a stream, {workers} workers"] = DataLoader(stream, 64, num_workers=workers)
     if torch.accelerator.is_available():
-        loaders["one by one, pin_memory"] = DataLoader(dataset, 64, shuffle=True, pin_memory=True)
-    return loaders
+        found["one by one, pin_memory"] = DataLoader(dataset, 64, shuffle=True, pin_memory=True)
+    parts = [OneByOne(images[half], labels[half]) for half in halves(len(images))]
+    found["CombinedLoader of two, by hand zip()"] = beside([DataLoader(part, 64, shuffle=True) for part in parts])
+    return found
 
 
 def epoch_rows(samples: int = 60_000, rounds: int = 5) -> list[Figure]:
@@ -179,28 +185,18 @@ def epoch_rows(samples: int = 60_000, rounds: int = 5) -> list[Figure]:
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(samples, 1, 28, 28, generator=generator)
     labels = torch.randint(0, 10, (samples,), generator=generator)
-    cases: dict[str, tuple[Iterable[Any], Iterable[Any], float]] = {}
-    table: TensorDataset = TensorDataset(images, labels)
-    for what, dataset, budget in (
-        ("epoch of the classifier, TensorDataset", table, 0.86),
-        (BARELY, table, 0.83),
-        ("the same, samples made one by one", OneByOne(images, labels), 1.0),
-    ):
-        loader: Any = DataLoader(dataset, batch_size=64, shuffle=True)
-        cases[what] = loader, loader, budget
-    for what, loader in other_loaders(images, labels).items():
-        cases[what] = loader, loader, 1.0
-    pair = [DataLoader(OneByOne(images[half], labels[half]), 64, shuffle=True) for half in halves(samples)]
-    cases["CombinedLoader of two, by hand zip()"] = Beside(*pair), CombinedLoader(pair, "min_size"), 1.0
+    mine = loaders(images, labels, lambda pair: CombinedLoader(pair, "min_size"))
+    theirs = loaders(images.clone(), labels, lambda pair: Beside(*pair))  # else one side finds the other's in the cache
     figures = []
-    for what, (theirs, mine, budget) in cases.items():
+    for what, loader in theirs.items():
+        budget = BUDGETS.get(what, 1.0)
         clock = Figure("B", what, "s", budget, "ratio")
         processor = Figure("B", f"{what}: processor time", "s", budget, "ratio")
         for turn in range(rounds + 1):
-            hand, in_turns = ByHand(theirs), not getattr(theirs, "num_workers", 0)
+            hand, in_turns = ByHand(loader), not getattr(loader, "num_workers", 0)
             if not in_turns:
                 hand.train()
-            ours, trained = by_lt(mine, hand, in_turns, **(BARE if what == BARELY else {}))
+            ours, trained = by_lt(mine[what], hand, in_turns, **(BARE if what == BARELY else {}))
             for a, b in zip(hand.net.parameters(), trained.parameters(), strict=True):
                 assert torch.equal(a, b), "the trained weights differ from the hand-written loop's"
             if turn:  # the first one warms up
