@@ -233,7 +233,7 @@ def plot(figures: list[Figure]) -> str:
         rows.append(
             f'<text x="10" y="{y + 15}">{figure.what.removesuffix(", bare step")}</text>'
             f'<rect x="{zero}" y="{y}" width="{long:.1f}" height="20" fill="#4c72b0"/>'
-            f'<text x="{zero + long + 6:.1f}" y="{y + 15}">{figure.value:.2f}</text>'
+            f'<text x="{zero + max(long, scale) + 6:.1f}" y="{y + 15}">{figure.value:.2f}</text>'
         )
     by_hand = zero + scale
     rows.append(f'<path d="M{by_hand:.1f} 34V{40 + 30 * len(figures)}" stroke="#c44e52" stroke-width="2"/>')
