@@ -1,5 +1,7 @@
 """Metric objects on ranks that have no sample left: the batch that stands in, so that no rank waits, counts nowhere."""
 
+import warnings
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
@@ -167,3 +169,59 @@ def test_a_batch_that_stands_in_for_no_sample_is_no_part_of_a_metric(kind, train
     trainer.fit(model, DataLoader(trains_on, batch_size=2), six)
     assert trainer.callback_metrics == {"train_count": 6, "val_count": 6}
     assert trainer.test(model, six, verbose=False) == [{"test_count": 6}]
+
+
+class Adds(Counter):
+    """Adds up its sums over ranks by itself."""
+
+    def compute(self):
+        return total(super().compute())
+
+
+class Alike(Counter):
+    """Has the same value on all ranks."""
+
+    def compute(self):
+        return 3.0
+
+
+class LogsOwn(Counts):
+    """Logs metrics that are not torchmetrics', of ranks with five samples and one."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = {name: Counter() for name in ("alone", "meant", "of_rank_0")} | {"added": Adds(), "alike": Alike()}
+        self.theirs = torchmetrics.SumMetric()
+
+    def validation_step(self, batch, batch_idx):
+        for name, metric in self.own.items():
+            metric.update(batch)
+            sync = False if name == "meant" else None
+            self.log(name, metric, sync_dist=sync, rank_zero_only=name == "of_rank_0")
+        self.theirs.update(float(len(batch)))
+        self.log("theirs", self.theirs)
+
+    def on_validation_epoch_end(self):
+        pass
+
+
+class Told(Callback):
+    """Checks on rank 0, whose process it is, what was warned of."""
+
+    def __init__(self, caught):
+        self.caught = caught
+
+    def on_validation_end(self, trainer, pl_module):
+        told = [str(one.message) for one in self.caught if "LT564" in str(one.message)]
+        assert len(told) == trainer.is_global_zero, told
+        assert all(text.startswith("self.log('alone'): the metric's compute() gives other values") for text in told)
+
+
+def test_a_metric_that_does_not_add_up_its_sums_over_ranks_is_told():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer = Trainer(
+            accelerator="cpu", devices=2, strategy=DDP(launcher="fork"), callbacks=[Told(caught)], **QUIET
+        )
+        trainer.validate(LogsOwn(), DataLoader(FiveAndOne(), batch_size=2), verbose=False)
+    assert trainer.callback_metrics == {"alone": 5, "meant": 5, "of_rank_0": 5, "added": 6, "alike": 3, "theirs": 6}

@@ -47,8 +47,8 @@ def require_same(gather: Callable[[Any], list[Any]] | None, name: str) -> Callab
         if len(set(marks)) > 1:
             raise DataError(
                 f"The ranks read different data from {name}, and each would keep only its part of that: samples would "
-                "be lost. If it splits by rank itself, set its attribute shards_itself = True, or pass "
-                "Trainer(use_distributed_sampler=False). If it shuffles, seed it the same on all ranks.",
+                "be lost. If it splits by rank itself, pass Trainer(use_distributed_sampler=False), or have the "
+                "IterableDataset say shards_itself = True. If it shuffles, seed it the same on all ranks.",
                 code="LT452",
             )
 

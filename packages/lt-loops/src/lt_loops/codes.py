@@ -43,6 +43,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT523",
         "LT529",
         "LT562",
+        "LT564",
         "LT570",
         "LT571",
         "LT572",

@@ -220,6 +220,9 @@ class RunRecorder(Recorder):
             # metric objects reduce by themselves, when all compute
             if slot.given.sync_dist is not False and not slot.given.rank_zero_only
         }
+        for key, packed in sums.items():
+            if (metric := open_slots[key].metric) is not None and not hasattr(metric, "_defaults"):
+                packed["alone"] = str(as_number(open_slots[key].close()))
         # one that is published has the epoch's value under its plain name
         shared = {key: slot for key, slot in self.synced_steps(group).items() if not slot.published}
         found = gather((sums, {key: as_number(slot.last_value()) for key, slot in shared.items()}, self.answers))
@@ -230,6 +233,13 @@ class RunRecorder(Recorder):
             self.publish_step(slot, slot.reduce_plain(of_key(key, last)))
         for key in sorted({key for part in everyone for key in part}, key=str):
             parts = of_key(key, everyone)
+            if len(alone := {part.get("alone") for part in parts}) > 1:
+                warn(
+                    f"self.log({key.name!r}): the metric's compute() gives other values on other ranks ({alone}), and "
+                    "rank 0's is logged. The sums of torchmetrics' objects are added up by themselves; in others "
+                    "compute() has to, by the module's reduce(value, 'sum'). Where rank 0's is meant: sync_dist=False.",
+                    code="LT564",
+                )
             (open_slots.get(key) or self._absent(key, parts[0])).close(parts)
 
     def _absent(self, key: Key, packed: StateDict) -> Slot:
