@@ -36,8 +36,8 @@ PUT_TOGETHER = {
     "LT225": "training_step returned no loss in the first 20 batches (a warning), or in a whole epoch on all ranks (an "
     "error), or no optimizer was stepped in an epoch of manual optimization (a warning). Is `return loss` missing, or "
     "`opt.step()`? If it is meant, set trains_without_loss = True in the module.",
-    "LT575": "Two callbacks, of the Trainer's and of configure_callbacks, are the same object, or would keep their states "
-    "under one key.",
+    "LT575": "Two callbacks, of the Trainer's and of configure_callbacks, are the same object, or would keep their "
+    "states under one key.",
     "LT307": "torch's error for a loss without gradients, in lt's words: it was detached, made from a number, computed "
     "under no_grad, or all parameters are frozen.",
     "LT321": "The metric that a scheduler monitors was not logged; with 'strict': False a warning.",
