@@ -40,8 +40,10 @@ class Net(LightningModule):
 
     def configure_optimizers(self):
         params = list(self.parameters())
-        groups = [params] if self.hparams.groups == 1 else [params[:1], params[1:]]
-        return getattr(torch.optim, self.hparams.kind)([{"params": group} for group in groups], lr=self.hparams.lr)
+        groups = {0: [params[:1]], 1: [params], 2: [params[:1], params[1:]], "named": [params[:1]]}[self.hparams.groups]
+        kind, lr = getattr(torch.optim, self.hparams.kind), self.hparams.lr
+        first = kind([{"params": group} for group in groups], lr=lr)
+        return {"a": first, "b": kind(params[1:], lr=lr)} if self.hparams.groups == "named" else first
 
 
 def loader(width=4):
@@ -205,8 +207,16 @@ def test_changed_hyperparameters_are_named_with_what_they_change(tmp_path):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"kind": "Adam"}, r"written with SGD over 1 parameter groups, configure_optimizers made Adam over 1"),
-        ({"groups": 2}, r"SGD over 1 parameter groups, configure_optimizers made SGD over 2"),
+        (
+            {"kind": "Adam"},
+            r"with 1 optimizers \(SGD over .* of 2\), .* made 1 \(Adam over parameter groups of 2\)",
+        ),
+        ({"groups": 2}, r"with 1 optimizers \(SGD over .* of 2\), .* made 1 \(SGD over parameter groups of 1, 1\)"),
+        ({"groups": 0}, r"with 1 optimizers \(SGD over .* of 2\), .* made 1 \(SGD over parameter groups of 1\)"),
+        (
+            {"groups": "named"},
+            r"with 1 optimizers \(SGD over .* of 2\), .* made 2 \(SGD .* of 1; SGD .* of 1\)",
+        ),
         ({"width": 5}, r"layer\.weight: \(1, 4\) in the file, \(1, 5\) in the module"),
         ({"bias": False}, r"layer\.bias"),
     ],

@@ -255,24 +255,24 @@ class Training(Owner):
         if any(kind == "tensor" for _, kind, _ in marks_of(tree)):  # low-bit states
             plugins.load("defaults", "restore_tensors")(tree)
         states, optimizers = tree["optimizer_states"], self.optimizers
-        if len(states) != len(optimizers):
+        whole = not self._strategy.capabilities.sharded_parameters  # else a rank may have a part of the file's
+
+        def made(kind: str, groups: list[StateDict]) -> str:
+            sizes = (str(len(group["params"])) if whole else "some" for group in groups)
+            return f"{kind} over parameter groups of {', '.join(sizes)}"
+
+        now = [made(_kind(optimizer), optimizer.param_groups) for optimizer in optimizers]
+        kinds = saved.shared.get("optimizers") or map(_kind, optimizers)
+        was = [made(kind, state["param_groups"]) for kind, state in zip(kinds, states, strict=False)]
+        if was != now or len(states) != len(optimizers):
             raise CheckpointError(
-                f"{saved.path} holds {len(states)} optimizers, configure_optimizers made {len(optimizers)}. Resume "
-                "with the same ones, or warm-start from the weights (load_from_checkpoint).",
+                f"{saved.path} was written with {len(states)} optimizers ({'; '.join(was)}), and configure_optimizers "
+                f"made {len(now)} ({'; '.join(now)}). Resume with the same ones over the same parameters, or "
+                "warm-start from the weights (load_from_checkpoint).",
                 code="LT603",
             )
-        kinds = saved.shared.get("optimizers") or [_kind(optimizer) for optimizer in optimizers]
         gaps = saved.tree.get("gaps")  # missing parts stay as configure_optimizers made them
-        for optimizer, state, kind in zip(optimizers, states, kinds, strict=True):
-            mine = _kind(optimizer)
-            groups, asked = len(state["param_groups"]), len(optimizer.param_groups)
-            if kind != mine or groups != asked:
-                raise CheckpointError(
-                    f"{saved.path} was written with {kind} over {groups} parameter groups, configure_optimizers made "
-                    f"{mine} over {asked}. Resume with the same optimizer, or warm-start from the weights "
-                    "(load_from_checkpoint).",
-                    code="LT603",
-                )
+        for optimizer, state in zip(optimizers, states, strict=True):
             if gaps:
                 pairs = zip(optimizer.param_groups, state["param_groups"], strict=True)
                 state = {**state, "param_groups": [{**own, **group} for own, group in pairs]}
