@@ -203,6 +203,17 @@ def test_a_loss_of_an_unknown_optimizer_is_an_error_with_the_near_name(trainer, 
         trainer().fit(Wrong(), loader())
 
 
+@pytest.mark.parametrize("both", ["all", "one layer"])
+def test_optimizers_over_the_same_parameters_are_an_error(both, trainer, loader):
+    class Shared(GAN):
+        def configure_optimizers(self):
+            shared = self.parameters() if both == "all" else [*self.disc.parameters(), *self.gen[0].parameters()]
+            return {"gen": Adam(self.gen.parameters()), "disc": Adam(shared)}
+
+    with pytest.raises(HookError, match=r"2 optimizers over the same parameters.*each over parameters of its own"):
+        trainer().fit(Shared(), loader())
+
+
 def test_several_optimizers_without_names_are_an_error_that_shows_both_ways_out(trainer, loader):
     class Unnamed(GAN):
         def configure_optimizers(self):

@@ -269,10 +269,12 @@ def check_names(optimizers: list[Optimizer], names: list[str] | None) -> None:
     Raises:
         HookError: which says how to name them.
     """
-    if len(optimizers) > 1 and names is None:
+    held = params_of(*optimizers)
+    alike = "over the same parameters" if len({*map(id, held)}) < len(held) else ""
+    if len(optimizers) > 1 and (what := "without names" if names is None else alike):
         raise HookError(
-            f"configure_optimizers returned {len(optimizers)} optimizers without names, and automatic "
-            "optimization cannot know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), or "
-            "set self.automatic_optimization = False and step them in training_step.",
+            f"configure_optimizers returned {len(optimizers)} optimizers {what}, and automatic optimization cannot "
+            "know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), each over parameters "
+            "of its own, or set self.automatic_optimization = False and step them in training_step.",
             code="LT301",
         )
