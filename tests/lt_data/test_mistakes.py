@@ -112,7 +112,7 @@ def test_a_worker_that_is_killed_is_explained(kit):
         def __getitem__(self, index):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(DataError, match=r"worker died without a traceback.*num_workers=0.*LT412"):
+    with pytest.raises(DataError, match=r"worker died .*num_workers=0.*LT412"):
         list(kit.make_feed(DataLoader(Dies(4), num_workers=1), stage="fit"))
 
 
@@ -129,7 +129,7 @@ def test_a_worker_whose_death_shows_in_a_broken_connection_is_explained_too(kit,
     with pytest.raises(ConnectionResetError):
         list(kit.make_feed(DataLoader(kit.Numbers(4), num_workers=1), stage="fit"))
     monkeypatch.setattr("lt_data.feed.time.sleep", dies)
-    with pytest.raises(DataError, match="worker died without a traceback.*LT412"):
+    with pytest.raises(DataError, match="worker died .*LT412"):
         list(kit.make_feed(DataLoader(kit.Numbers(4), num_workers=1), stage="fit"))
 
 

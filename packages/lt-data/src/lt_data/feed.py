@@ -309,9 +309,10 @@ class LoaderFeed(Feed):
 
 def _worker_died(error: RuntimeError) -> DataError:
     return DataError(
-        f"A loader worker died without a traceback: {error} Often the machine or the container has no memory left "
-        "(each worker holds a copy of the dataset; shared memory lies in /dev/shm), or native code crashed. To see it "
-        "in this process, take DataLoader(num_workers=0).",
+        f"A loader worker died ({error}). What it said of it stands above. If nothing, often the machine or the "
+        "container has no memory left (each worker holds a copy of the dataset; shared memory lies in /dev/shm), or "
+        "native code crashed. Where workers are spawned (Windows, macOS) the script needs if __name__ == '__main__'. "
+        "To see it in this process, take DataLoader(num_workers=0).",
         code="LT412",
     )
 

@@ -287,6 +287,6 @@ _MEANINGS = {
     "data (tensor.float(), numpy.float32), or take Trainer(precision='64-true'). [LT345]",
     "'aten::linalg_vector_norm' with arguments from the 'Sparse": "where gradients are clipped, sparse ones "
     "(Embedding(sparse=True)) cannot be: take sparse=False, or clip the others in configure_gradient_clipping. [LT346]",
-    "DataLoader worker (pid": "a loader worker died without a traceback. Often the machine or the container has no "
-    "memory left; DataLoader(num_workers=0) shows what else it was. [LT412]",
+    "DataLoader worker (pid": "a loader worker died. What it said stands above; if nothing, often the machine or the "
+    "container has no memory left. DataLoader(num_workers=0) shows what else it was. [LT412]",
 }

@@ -138,7 +138,7 @@ class ForkLauncher(SpawnLauncher):
             raise ConfigError(
                 "launcher 'fork' cannot be used after CUDA was used in this process (a tensor on a GPU, "
                 "torch.cuda.get_device_name()...): the forked ranks could not use it. Restart the notebook and touch "
-                "no GPU before fit, or take strategy='ddp'.",
+                "no GPU before fit; in a script take strategy='ddp'.",
                 code="LT718",
             )
 
