@@ -27,10 +27,8 @@ class Adding(LightningCLI):
 @pytest.mark.parametrize(
     "words",
     [
-        [
-            "--trainer.logger=JSONLLogger",
-            "--trainer.logger.save_dir=.",
-        ],  # another test may have made Fabric's CSVLogger
+        # not CSVLogger: another test may have made Fabric's
+        ["--trainer.logger=JSONLLogger", "--trainer.logger.save_dir=."],
         ["--trainer.logger", "jsonl", "--trainer.logger.save_dir=."],
         ["--trainer.callbacks+=early_stopping", "--trainer.callbacks.monitor=loss"],
         ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=loss"],
