@@ -215,6 +215,7 @@ class Told(Callback):
         told = [str(one.message) for one in self.caught if "LT564" in str(one.message)]
         assert len(told) == trainer.is_global_zero, told
         assert all(text.startswith("self.log('alone'): the metric's compute() gives other values") for text in told)
+        assert all("(['5.0', '1.0'])" in text for text in told)
 
 
 def test_a_metric_that_does_not_add_up_its_sums_over_ranks_is_told():

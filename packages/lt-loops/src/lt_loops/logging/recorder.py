@@ -233,7 +233,8 @@ class RunRecorder(Recorder):
             self.publish_step(slot, slot.reduce_plain(of_key(key, last)))
         for key in sorted({key for part in everyone for key in part}, key=str):
             parts = of_key(key, everyone)
-            if len(alone := {part.get("alone") for part in parts}) > 1:
+            alone = [part.get("alone") for part in parts]
+            if len(set(alone)) > 1:
                 warn(
                     f"self.log({key.name!r}): the metric's compute() gives other values on other ranks ({alone}), and "
                     "rank 0's is logged. The sums of torchmetrics' objects are added up by themselves; in others "
