@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from figure import MARKDOWN_HEAD, Figure, markdown_line, table
 from nets import GPT, ResNet18
-from page import machine, write
+from page import existing, machine, write
 from steps import quiet
 from torch import Tensor, nn
 from torch.nn import functional
@@ -468,7 +468,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="small batches and few steps")
     parser.add_argument("--quick", action="store_true", help="five turns of each side")
     parser.add_argument("--rounds", type=int, default=20, help="turns of each side")
-    parser.add_argument("--write", type=Path, help="page to put the table into, such as docs/gpu.md")
+    parser.add_argument("--write", type=existing, help="page to put the table into, such as docs/gpu.md")
     parser.add_argument("--report", type=Path, help="file for a page with the figures and the tests marked cuda")
     args = parser.parse_args()
     if args.device == "cuda" and (reason := unusable()):

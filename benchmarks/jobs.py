@@ -24,13 +24,12 @@ import sys
 import tempfile
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 from epoch import elapsed, seconds
-from page import machine
+from page import existing, machine
 
 JOBS = ("resnet", "gpt", "lora", "gan", "rl", "graphs")
 SIDES = {"by hand": "", "lt": "lt", "Lightning": "lightning.pytorch"}
@@ -97,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", nargs="*", metavar="job", help=" ".join(JOBS))
     parser.add_argument("--rounds", type=int, default=3, help="turns of each side")
-    parser.add_argument("--write", type=Path, help="page to put the table into, such as docs/performance.md")
+    parser.add_argument("--write", type=existing, help="page to put the table into, such as docs/performance.md")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import os
 import platform
@@ -11,10 +12,20 @@ from pathlib import Path
 import torch
 from figure import MARKDOWN_HEAD, Figure, markdown_line
 
-__all__ = ["machine", "write"]
+__all__ = ["existing", "machine", "write"]
 
 SHOWN = ("torch", "lt", "numpy", "tensorboard", "tqdm")
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def existing(text: str) -> Path:
+    """Return the page of ``--write``, or tell argparse that it is not there, before anything is measured."""
+    page = Path(text)
+    if not page.is_file():
+        raise argparse.ArgumentTypeError(
+            f"there is no page {text!r} to put the table into, such as docs/performance.md"
+        )
+    return page
 
 
 def machine() -> str:

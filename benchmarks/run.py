@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 
 from checkpoint import checkpoint_rows
 from epoch import epoch_rows
 from figure import Figure, table
 from memory import memory_rows
-from page import machine, write
+from page import existing, machine, write
 from ranks import rank_rows
 from startup import startup_rows
 from steps import step_rows
@@ -36,7 +35,7 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="row", help=f"letters of rows: {' '.join(ROWS)}")
     parser.add_argument("--quick", action="store_true", help="the steps alone, in under two minutes")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side")
-    parser.add_argument("--write", type=Path, help="page to put the table into, such as docs/performance.md")
+    parser.add_argument("--write", type=existing, help="page to put the table into, such as docs/performance.md")
     args = parser.parse_args()
     unknown = set(args.rows) - set(ROWS)
     if unknown:
