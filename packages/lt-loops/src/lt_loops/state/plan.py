@@ -41,7 +41,6 @@ class Plan:
     unscale: Callable[[Optimizer], None] | None = None
     clip: Callable[[Optimizer], object] | None = None
     apply: Callable[..., bool] | None = None
-    before_zero: Hooks = ()
     before_backward: Hooks = ()
     after_backward: Hooks = ()
     before_step: Hooks = ()

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch.optim import LBFGS, Optimizer
 
-from lt_core.dialect import Policy
 from lt_core.errors import ConfigError
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -22,7 +21,7 @@ from lt_loops.setup.mistakes import check_manual
 from lt_loops.setup.optimizers import Optimization, check_names, takes_closure
 from lt_loops.setup.resolve import find_step
 from lt_loops.state.plan import Plan, params_of, with_arguments
-from lt_loops.state.position import NEVER, Position
+from lt_loops.state.position import NEVER
 from lt_loops.step.groups import check_groups
 
 
@@ -37,7 +36,6 @@ def make_plan(run: Run) -> Plan:
         run.hooks.forget()
     module, precision, limits, made = run.module, run.precision, job.limits, training.optimization
     plan = _filled(run)
-    _fill_zero_grad(plan, module, strategy, run.position, job.policy)
 
     window = 1 if strategy.capabilities.owns_accumulation else limits.window_of(run.position.epoch)
     if not job.settings.fast_dev_run:
@@ -88,8 +86,8 @@ def _filled(run: Run) -> Plan:
     """Return a plan with the callables around a step, of hooks, precision and strategy; None where unused."""
     hooks, module, strategy, precision, job = run.hooks, run.module, run.strategy, run.precision, run.job
     plan = Plan(run.training.optimizers)
-    plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
     plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
+    plan.before_step, before_zero = hooks["on_before_optimizer_step"], hooks["on_before_zero_grad"]
     if is_overridden(precision, "scale_loss", Precision):
         plan.scale = precision.scale_loss
     if is_overridden(precision, "unscale", Precision):
@@ -107,6 +105,24 @@ def _filled(run: Run) -> Plan:
     elif value:
         clip_gradients, limit = strategy.clip_gradients, float(value)
         plan.clip = lambda optimizer: clip_gradients(params_of(optimizer), limit, algorithm or "norm")
+    own = adapted(module.optimizer_zero_grad, "optimizer_zero_grad", job.policy)
+    overridden, owned = defines(module, "optimizer_zero_grad"), strategy.capabilities.owns_zero_grad
+
+    def zero_grad(optimizer: Optimizer) -> None:
+        for hook in before_zero:
+            hook(optimizer)
+        if owned:
+            return
+        if overridden:
+            own(run.position.epoch, run.position.batch, optimizer)
+        else:
+            optimizer.zero_grad()
+
+    plan.zero_grad = zero_grad
+    # where no hook looks, gradients are set to None without a call; a zero_grad of another kind than torch's is called
+    stock = not any(is_overridden(optimizer, "zero_grad", Optimizer) for optimizer in plan.optimizers)
+    if stock and not (overridden or before_zero or owned):
+        plan.params = params_of(*plan.optimizers)
     return plan
 
 
@@ -146,33 +162,6 @@ def _apply(
         text = f"{by} returned None: expected True where the optimizer took its step, and False where it skipped it."
         raise ConfigError(f"{text} End it with: return take_step()", code="LT758")
     return stepped
-
-
-def _fill_zero_grad(
-    plan: Plan, module: LightningModule, strategy: Strategy, position: Position, policy: Policy
-) -> None:
-    """Have the plan set gradients to None by itself where no hook looks; its hooks are set already."""
-    optimizers, hooks, owned = plan.optimizers, plan.before_zero, strategy.capabilities.owns_zero_grad
-    own = adapted(module.optimizer_zero_grad, "optimizer_zero_grad", policy)
-    overridden = defines(module, "optimizer_zero_grad")
-
-    def zero_grad(optimizer: Optimizer) -> None:
-        for hook in hooks:
-            hook(optimizer)
-        if owned:
-            return
-        if overridden:
-            own(position.epoch, position.batch, optimizer)
-        else:
-            optimizer.zero_grad()
-
-    plan.zero_grad = zero_grad
-    # a zero_grad of another kind must be called; torch's can be done here
-    stock = all(
-        getattr(type(o), "zero_grad", None) is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in optimizers
-    )
-    if stock and not (overridden or hooks or owned):
-        plan.params = params_of(*optimizers)
 
 
 def _check(
