@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from lt_core import plugins
-from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
+from lt_core.data import Feed, each_loader, length_of, make_feed
 from lt_core.errors import ConfigError, DataError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.precision import Precision
@@ -86,7 +86,7 @@ class Feeds(Owner):
             DataError: when there is none, or it is empty.
         """
         loaders = self._job.loaders.as_first_asked("train", self._position)
-        shard = self._strategy.data_shard
+        several = self._strategy.data_shard.count > 1
         if loaders is None:
             raise DataError(
                 "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
@@ -104,9 +104,8 @@ class Feeds(Owner):
         feed = self._made(
             "fit",
             loaders,
-            shard,
-            gather=self._strategy.gather_objects if shard.count > 1 else None,  # tensor-parallel ranks share
-            by_seed=by_seed and shard.count == 1,
+            gather=self._strategy.gather_objects if several else None,  # tensor-parallel ranks share
+            by_seed=by_seed and not several,
         )
         if feed.num_batches == 0:
             raise DataError(
@@ -124,20 +123,20 @@ class Feeds(Owner):
         if self._settings.overfit_batches and kind == "validate":
             loaders = [_in_order(loader) for loader in loaders]
         _warn_of_empty(loaders, kind)
-        capable, shard = strategy.capabilities, strategy.data_shard
+        capable, several = strategy.capabilities, strategy.data_shard.count > 1
         stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
-        more = {"gather": strategy.gather_objects if stand_ins and shard.count > 1 else None, "stand_ins": stand_ins}
-        made = [self._made(kind, one, shard, index, **more) for index, one in enumerate(loaders)]
+        more = {"gather": strategy.gather_objects if stand_ins and several else None, "stand_ins": stand_ins}
+        made = [self._made(kind, one, index, **more) for index, one in enumerate(loaders)]
         overfit = kind == "validate" and self._settings.limit_val_batches and self._settings.overfit_batches
         for feed in made if overfit else ():  # an error names the user's argument
             limited(feed.num_batches, overfit, "overfit_batches")
         return made
 
-    def _made(self, stage: str, loader: Any, shard: Shard, dataloader_idx: int = 0, **more: Any) -> Feed:
+    def _made(self, stage: str, loader: Any, dataloader_idx: int = 0, **more: Any) -> Feed:
         return make_feed(
             loader,
             stage=stage,
-            shard=shard if self._settings.use_distributed_sampler else Shard(),
+            shard=self._strategy.data_shard if self._settings.use_distributed_sampler else Shard(),
             seed=seed_of_environment() or 0,
             transfer=self._transfer(dataloader_idx),
             **more,
@@ -160,9 +159,7 @@ class Feeds(Owner):
 
     def _transfer_hook(self, name: str, dataloader_idx: int) -> Callable[[Any], Any] | None:
         """Return a hook as a stage of the transfer; one without ``return batch`` is an error."""
-        owners = (self._job.loaders.datamodule, self._job.loaders.module)
-        owner = next((own for own in owners if own is not None and is_overridden(own, name, DataSource)), None)
-        if owner is None:
+        if (owner := self._job.loaders.owner_of(name)) is None:
             return None
         hook = adapted(getattr(owner, name), name, self._job.policy)
         device = (self._strategy.device,) if name == "transfer_batch_to_device" else ()

@@ -73,15 +73,17 @@ class Loaders:
 
     def has(self, kind: str) -> bool:
         """Return whether there are loaders of ``kind``, without making them; an empty list says that there are none."""
-        return bool(each_loader(self.given[kind])) if kind in self.given else self._owner(kind) is not None
+        if kind in self.given:
+            return bool(each_loader(self.given[kind]))
+        return self.owner_of(Stage(kind).loader) is not None
 
     def get(self, kind: str) -> Any:
         """Return the loaders of ``kind`` as the user gave them; methods are asked once, until :meth:`forget`."""
         if kind in self.given:
             return self.given[kind]
         if kind not in self.asked:
-            owner = self._owner(kind)
-            self.asked[kind] = None if owner is None else getattr(owner, Stage(kind).loader)()
+            owner = self.owner_of(name := Stage(kind).loader)
+            self.asked[kind] = None if owner is None else getattr(owner, name)()
         return self.asked[kind]
 
     def as_first_asked(self, kind: str, position: Position) -> Any:
@@ -165,9 +167,10 @@ class Loaders:
         self.epochs.update(saved.shared.get("loaders", {}))
         self.generators.update(saved.own.get("loaders", {}))
 
-    def _owner(self, kind: str) -> DataSource | None:
-        name, owners = Stage(kind).loader, (self.datamodule, self.module)
-        return next((own for own in owners if own is not None and is_overridden(own, name, DataSource)), None)
+    def owner_of(self, method: str) -> DataSource | None:
+        """Return the datamodule or the module, whichever comes first to define this method; None where neither does."""
+        owners = (self.datamodule, self.module)
+        return next((own for own in owners if own is not None and is_overridden(own, method, DataSource)), None)
 
 
 def module_of(model: Any, stage: str) -> tuple[LightningModule, dict[str, Any] | None]:
@@ -179,10 +182,10 @@ def module_of(model: Any, stage: str) -> tuple[LightningModule, dict[str, Any] |
     inner = getattr(model, "_orig_mod", None)
     if isinstance(model, nn.Module) and isinstance(inner, LightningModule):
         return inner, _compiled_by(model)
-    if isinstance(model, LightningModule) and "_modules" in vars(model):
-        return model, None
     text = f"{stage}(model=...) expected a LightningModule, got a {type(model).__name__}."
     if isinstance(model, LightningModule):
+        if "_modules" in vars(model):
+            return model, None
         text = f"{type(model).__name__}.__init__ did not call super().__init__(), which must come first in it."
     elif isinstance(model, type):
         text = f"{stage}(model=...) expected a LightningModule, got the class {model.__name__}: pass an instance."
