@@ -15,6 +15,7 @@ from lt_core import CallbackBase
 from lt_core.data import Feed
 from lt_core.errors import ConfigError, ConfigTypeError, nearest_name, warn
 from lt_core.files.checkpoint_header import Contents
+from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.logger import Logger
 from lt_core.profiler import Profiler, by_action
 from lt_core.terminal import say
@@ -22,7 +23,6 @@ from lt_loops.run.checkpoint import capture
 from lt_loops.run.frame import Run
 from lt_loops.run.log import AXES
 from lt_loops.run.saves import SaveRequest
-from lt_loops.setup.hooks import call_event
 from lt_loops.trial import Trial, run_trial
 from lt_loops.view import TrainerView
 
@@ -66,7 +66,7 @@ class TrainerActions(TrainerView):
     @optimizers.setter
     def optimizers(self, optimizers: list[Optimizer]) -> None:
         run = self._run
-        if run is None or not run.is_live or run.stage != "fit":
+        if run is None or self.stage != "fit":
             raise ConfigError(
                 "trainer.optimizers: it is configure_optimizers that says them; others can be set in a hook of fit, "
                 "and no fit runs.",
@@ -275,7 +275,15 @@ class TrainerActions(TrainerView):
         Raises:
             ConfigError: for a hook, which the loop calls.
         """
-        call_event(self, event, *args, **kwargs)
+        if event in CALLBACK_HOOKS | MODULE_HOOKS:
+            raise ConfigError(
+                f"trainer.call({event!r}): this is a hook, which the loop calls. Give your event another name.",
+                code="LT234",
+            )
+        module = self.lightning_module
+        for owner, first in (*((callback, (self, module)) for callback in self.callbacks), (module, ())):
+            if callable(method := getattr(owner, event, None)):
+                method(*first, *args, **kwargs)
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         if self.is_global_zero:

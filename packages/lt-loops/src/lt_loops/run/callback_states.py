@@ -4,8 +4,9 @@ from functools import partial
 
 from lt_core.callback import Callback
 from lt_core.errors import warn
+from lt_core.interface import is_overridden
 from lt_loops.run.job import Context, Owner
-from lt_loops.setup.hooks import callback_hook
+from lt_loops.setup.hooks import BoundHook, Hook, before_run, why_unfit
 from lt_loops.state.origin import Saved, StateDict, own_copy
 from lt_loops.state.unsaved import Unsaved
 
@@ -37,7 +38,7 @@ class CallbackStates(Owner):
             unsaved.optional(part, partial(self._save, callback, tree))
 
     def _save(self, callback: Callback, tree: StateDict) -> None:
-        hook = callback_hook(self._trainer, self._job.given, callback, "on_save_checkpoint", self._job.policy)
+        hook = self._hook(callback, "on_save_checkpoint")
         returned = hook(tree) if hook is not None else None
         if isinstance(returned, dict):
             tree["callbacks"].setdefault(callback.state_key, returned)
@@ -45,8 +46,7 @@ class CallbackStates(Owner):
     def call_load_hooks(self, saved: Saved) -> None:
         """Call ``on_load_checkpoint``; then take the trained weights where a file holds averages in their place."""
         for callback in self._callbacks:
-            hook = callback_hook(self._trainer, self._job.given, callback, "on_load_checkpoint", self._job.policy)
-            if hook is not None:
+            if (hook := self._hook(callback, "on_load_checkpoint")) is not None:
                 hook(saved.tree)
         trained = saved.tree.get("current_model_state")  # Lightning's key too
         if not saved.resumes or not isinstance(trained, dict) or saved.tree.get("state_dict") is trained:
@@ -59,6 +59,17 @@ class CallbackStates(Owner):
                 "it, give the Trainer the callback of the run that is resumed (WeightAveraging, EMAWeightAveraging).",
                 code="LT626",
             )
+
+    def _hook(self, callback: Callback, name: str) -> Hook | None:
+        """Return a callback's hook that takes the checkpoint, or None; it may be called where no run is going on."""
+        if not is_overridden(callback, name, Callback):
+            return None
+        trainer, module, policy = self._trainer, self._job.given, self._job.policy
+        hook = BoundHook(getattr(callback, name), trainer, module)
+        if why_unfit(hook, name, ("checkpoint",), policy) is None:
+            return hook
+        (_, (called, *_)), _ = before_run(trainer, module, [callback], policy)
+        return BoundHook(getattr(called, name), trainer, module)
 
     def load(self, saved: Saved) -> None:
         states, settings = saved.tree.get("callbacks") or {}, self._settings

@@ -11,7 +11,7 @@ from lt_core.arguments import by_place, matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.dialect import Policy, dialects, spoken, spoken_by
-from lt_core.errors import ConfigError, HookError
+from lt_core.errors import HookError
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -459,29 +459,3 @@ class HookCalls:
         """Return a hook that takes lt's arguments, and is measured by the profiler."""
         hook = adapted(hook, name, self._policy) if name in CURRENT else hook
         return hook if self._profiler is None else self._profiler.wrap(f"{type(owner).__name__}.{name}", hook)
-
-
-def callback_hook(
-    trainer: TrainerAPI, module: LightningModule, callback: Callback, name: str, policy: Policy
-) -> Callable[[dict[str, Any]], Any] | None:
-    """Return a callback's hook that takes the checkpoint, or None; it may be called where no run is going on."""
-    if not is_overridden(callback, name, Callback):
-        return None
-    hook = BoundHook(getattr(callback, name), trainer, module)
-    if why_unfit(hook, name, ("checkpoint",), policy) is None:
-        return hook
-    (_, (called, *_)), _ = before_run(trainer, module, [callback], policy)
-    return BoundHook(getattr(called, name), trainer, module)
-
-
-def call_event(trainer: TrainerAPI, event: str, *args: Any, **kwargs: Any) -> None:
-    """Call the method ``event`` of each callback and of the module; see ``Trainer.call``."""
-    if event in CALLBACK_HOOKS | MODULE_HOOKS:
-        raise ConfigError(
-            f"trainer.call({event!r}): this is a hook, which the loop calls. Give your event another name.",
-            code="LT234",
-        )
-    module = trainer.lightning_module
-    for owner, first in (*((callback, (trainer, module)) for callback in trainer.callbacks), (module, ())):
-        if callable(method := getattr(owner, event, None)):
-            method(*first, *args, **kwargs)
