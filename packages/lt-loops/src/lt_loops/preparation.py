@@ -82,9 +82,8 @@ def set_up(run: Run) -> None:
     whole, warns = run.strategy.capabilities.sharded_parameters, origin.saved is None
     with layers_made(run.module, keeps=keeps, whole=whole, says=warns):
         run.recorder.enter("setup")
-        called: list[tuple[Any, bool]] = [(cb, True) for cb in run.callbacks]
-        for owner, is_callback in [(datamodule, False), *called, (run.module, False)]:
-            if is_callback:
+        for owner in (datamodule, *run.callbacks, run.module):
+            if not isinstance(owner, DataSource | None):  # a callback
                 adapted(BoundHook(owner.setup, run.trainer, job.given), "setup", policy)(run.fn)
             elif owner is not None and is_overridden(owner, "setup", DataSource):
                 waits = waiting(f"{type(owner).__name__}.setup({run.stage!r})", says=says)
@@ -100,7 +99,7 @@ def set_up(run: Run) -> None:
         run.say(lambda: announcements.folders(run.loggers, run.callbacks))
     restore(run, "when all layers are made")
     model, optimizers = run.strategy.setup(run.module, run.training.optimizer_maker(), run.precision)
-    if (evaluates := run.job.parts.eval_precision) is not run.precision:
+    if (evaluates := job.parts.eval_precision) is not run.precision:
         evaluates.open(run.strategy.device)
     run.strategy.supervisor.ready()  # batches follow one another from here on, so a rank that is silent hangs
     run.weights.placed(model)
@@ -123,10 +122,11 @@ def set_up_training(run: Run) -> None:
         for config in run.training.schedulers.configs:
             check_schedule_length(config, steps, epochs)
         if limits.gradient_clip_algorithm is not None and limits.gradient_clip_val is None and not own_clipping:
-            text = (
-                f"gradient_clip_algorithm={limits.gradient_clip_algorithm!r} without a gradient_clip_val clips nothing."
+            warn(
+                f"gradient_clip_algorithm={limits.gradient_clip_algorithm!r} without a gradient_clip_val clips "
+                "nothing. Write gradient_clip_val=1.0, for instance.",
+                code="LT368",
             )
-            warn(f"{text} Write gradient_clip_val=1.0, for instance.", code="LT368")
     by_optimizer = run.agenda.full and not run.module.automatic_optimization
     if optimizers > 1 and limits.max_steps >= 0 and not by_optimizer:
         warn(

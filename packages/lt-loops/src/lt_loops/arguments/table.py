@@ -35,7 +35,7 @@ from lt_core.states import Stage
 from lt_core.step import Step
 from lt_core.strategy import Strategy
 from lt_loops.arguments import rules
-from lt_loops.arguments.conflicts import BAREBONES, find_conflicts
+from lt_loops.arguments.conflicts import BAREBONES, KINDS, find_conflicts
 from lt_loops.arguments.problems import Problem, Rule, raise_problems, shown
 from lt_loops.arguments.spellings import translated, unknown_argument
 
@@ -254,7 +254,7 @@ class Settings:
     barebones: bool = _row(False, rules.flag, "nothing but the loop")
     plugins: list[Plugin | str] = _row(
         list,
-        rules.objects((Precision, Environment, CheckpointIO, Launcher), "SLURMEnvironment()"),
+        rules.objects(KINDS, "SLURMEnvironment()"),
         "a Precision, CheckpointIO, Launcher or Environment, the name of an installed one, or a list of these",
         written="Plugin | str | list[Plugin | str]",
         form=rules.as_list,

@@ -393,10 +393,9 @@ def _callbacks(settings: Settings) -> list[Callback]:
         wanted: bool | None = getattr(settings, flag)
         if settings.fast_dev_run and role == "checkpoint" and settings.given.get(flag) is not False:
             wanted = None  # scripts ask it for the best path; it saves nothing in such a run
-        mine = [callback for callback in callbacks if callback.role == role]
-        if mine and wanted is False:
+        if wanted is False:
             callbacks = [callback for callback in callbacks if callback.role != role]
-        elif not mine and wanted is not False:
+        elif all(callback.role != role for callback in callbacks):
             provider = _provider(role, wanted)
             callbacks += [provider()] if provider is not None else []
     return order_callbacks(callbacks)
@@ -418,8 +417,8 @@ def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
     """
     ordered = sorted(callbacks, key=lambda cb: (priority_of(cb), is_overridden(cb, "on_saved", Callback)))
     for _ in range(len(ordered)):
-        moved = False
-        for callback in list(ordered):
+        before = list(ordered)
+        for callback in before:
             place = ordered.index(callback)
             others = [{kind.__name__ for kind in type(cb).__mro__ if cb is not callback} for cb in ordered]
             earliest = max((i + 1 for i, names in enumerate(others) if names & {*callback.after}), default=0)
@@ -427,7 +426,6 @@ def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
             target = earliest if place < earliest else min(place, latest)
             if target != place:
                 ordered.insert(target - (target > place), ordered.pop(place))
-                moved = True
-        if not moved:
+        if ordered == before:
             break
     return ordered
