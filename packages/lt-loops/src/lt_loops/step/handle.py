@@ -37,6 +37,8 @@ class Handle(Window):
         self.frequencies, self.schedulers = run.training.optimization.frequencies, run.training.schedulers.configs
         self.callbacks, self.settings, self.profiler = run.callbacks, run.job.settings, run.job.profiler
         self.recorder, self._run = run.recorder, run
+        self.stepped, self.batch_of_next = self.training.stepped, self.agenda.batch_of_next
+        self.log, self.log_weight = self.recorder.log, self.recorder.size
         self._step, self._takes_index = plan.step, plan.takes_index  # without a step's wrapper
         self._unzeroed: list[Optimizer] = []
         if self.position.micro == 0:
@@ -90,9 +92,6 @@ class Handle(Window):
     def take_step(self, optimizer: Optimizer) -> bool:
         return self._hooked(optimizer, self.batch) if self.hooked_step else self.plan.take_step(optimizer)
 
-    def stepped(self, steps: int = 1) -> None:
-        self.training.stepped(steps)
-
     def close(self, *, had_loss: bool = True, steps: bool = True) -> None:
         several, last = self.strategy.world_size > 1, self._is_last(self.batch)
         if not had_loss:
@@ -143,12 +142,6 @@ class Handle(Window):
     def deferring(self, calls: list[Any]) -> AbstractContextManager[None]:
         return self.recorder.deferring(calls) if self.weight else nullcontext()  # a stand-in's are dropped already
 
-    def log(self, name: str, value: Any, options: Any, batch_size: int | None) -> None:
-        self.recorder.log(name, value, options, batch_size)
-
-    def log_weight(self) -> int:
-        return self.recorder.size()
-
     def keep_metrics(self) -> Callable[[], object]:
         return keep_metrics(self.module)
 
@@ -182,9 +175,6 @@ class Handle(Window):
     @property
     def due(self) -> int:
         return self.agenda.due
-
-    def batch_of_next(self, every: int) -> int:
-        return self.agenda.batch_of_next(every)
 
 
 if TYPE_CHECKING:
