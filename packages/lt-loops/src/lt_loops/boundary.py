@@ -125,9 +125,7 @@ def leave_training(run: Run) -> None:
     if not (run.stopping.requested or run.stopping.leaving):
         run.evaluation.warn_if_none(at_end=True)
     run.training.drop()
-    feed = run.data.feed
-    hint = feed.wait_hint() if feed is not None and run.strategy.rank == 0 else None
-    if hint is not None:
+    if (feed := run.data.feed) is not None and run.strategy.rank == 0 and (hint := feed.wait_hint()) is not None:
         warn(hint, code="LT801")
 
 

@@ -36,7 +36,6 @@ from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.run.signals import end_script, exits_process
-from lt_loops.run.stopping import Stopping
 from lt_loops.run.take_over import take_over
 from lt_loops.setup.hooks import before_run
 from lt_loops.setup.loaders import Loaders, module_of
@@ -334,7 +333,7 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
 
         def outputs() -> Iterator[Any]:
             yield from iterate_predictions(run)
-            self._exit_after_signal(run.stopping)
+            self._exit_after_signal(run.stopping.signal)
 
         return outputs()
 
@@ -452,7 +451,7 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
             self._fitted = run
             if self._settings.enable_progress_bar is not False:
                 self._print_logger_hint()
-        self._exit_after_signal(run.stopping)  # schedulers wait for its status, also after a failed save
+        self._exit_after_signal(run.stopping.signal)  # schedulers wait for its status, also after a failed save
         if result.save_error:
             raise CheckpointError(
                 f"Training ended ({run.stopping.reason}), but the last state that was to be saved is not on disk: "
@@ -461,9 +460,9 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
                 code="LT641",
             )
 
-    def _exit_after_signal(self, stopping: Stopping) -> None:
-        if stopping.signal is not None and exits_process(self.on_signal):
-            end_script(stopping.signal)
+    def _exit_after_signal(self, number: int | None) -> None:
+        if number is not None and exits_process(self.on_signal):
+            end_script(number)
 
     def _print_logger_hint(self) -> None:
         """Print, once for each folder of a run, an installed package's hint on looking at it."""

@@ -100,7 +100,7 @@ class RunRecorder(Recorder):
             self._unmute()
             self._unmute = None
             if self.deferred is DROPPED:
-                self.enter(self.phase, self.loader_idx, self._feed)
+                self._send_to(None)
 
     @contextmanager
     def muted(self) -> Iterator[None]:

@@ -78,17 +78,16 @@ class Evaluation(Owner):
             ConfigError: for a count longer than the epoch, or a fraction of an epoch of unknown length.
         """
         interval, batches = self._limits.val_check_interval, self._agenda.num_batches
-        across_epochs = self._limits.check_val_every_n_epoch is None
         self.warn_if_none(at_end=False)
-        if across_epochs or not batches:
+        if self._limits.check_val_every_n_epoch is None or not batches or not self.validates:
             return
-        if isinstance(interval, int) and interval > batches and self.validates:
+        if isinstance(interval, int) and interval > batches:
             raise ConfigError(
                 f"val_check_interval={interval} is longer than the epoch of {batches} training batches, so there would "
                 "be no validation. Take a smaller one, or check_val_every_n_epoch=None to count batches across epochs.",
                 code="LT407",
             )
-        if isinstance(interval, float) and interval != 1.0 and batches == float("inf") and self.validates:
+        if isinstance(interval, float) and interval != 1.0 and batches == math.inf:
             raise ConfigError(
                 f"val_check_interval={interval}: a fraction of the epoch needs a training loader with a length, and "
                 "this one has none. Take a count of batches, or 1.0.",

@@ -71,10 +71,11 @@ class Log(Owner):
     def begin_fit(self, run: str) -> None:
         """Have loggers begin anew that served another fit; one in whose middle this begins keeps its own."""
         for logger in self._all:
-            if not logger._lt_in_fit and logger._lt_fitted_in not in ("", run):
+            if logger._lt_in_fit:
+                continue
+            if logger._lt_fitted_in not in ("", run):
                 self.guarded(logger, logger.begin_anew)
-            if not logger._lt_in_fit:
-                logger._lt_fitted_in, logger._lt_in_fit = run, True
+            logger._lt_fitted_in, logger._lt_in_fit = run, True
 
     def end_fit(self, run: str) -> None:
         for logger in self._all:

@@ -83,7 +83,7 @@ class Saves(Owner):
         """Write the pending requests: all hooks have run, schedulers stepped, the position moved."""
         trees: dict[Contents, StateDict] = {}  # one for all requests with the same contents
         failed: Exception | None = None
-        done = []
+        served: list[CallbackBase] = []
         with self._measured():
             self.confirm()  # earlier failures are known before anything is decided on them
             requests, self.requests = self.requests, []  # requests of on_saved are for the next boundary
@@ -107,10 +107,10 @@ class Saves(Owner):
                 if error is not None:
                     self._report(request, error)
                     continue
-                done.append(request)
                 if request.owner is not None:
+                    served.append(request.owner)
                     request.owner.on_saved(request.path)
-        for owner in [request.owner for request in done if request.owner is not None]:  # all of their files are there
+        for owner in served:  # all of their files are there
             each_logger(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
         if failed is not None:  # of the user's own code, as from any hook; all else is saved
             raise failed

@@ -225,10 +225,14 @@ class Training(Owner):
         if self.unsaved_known or (not position.step and (position.micro or not position.batches)):
             return None
         self.unsaved_known = True
-        groups = [[{**group, "params": []} for group in optimizer.param_groups] for optimizer in self.optimizers]
-        states = [dict(enumerate(getattr(optimizer, "state", {}).values())) for optimizer in self.optimizers]
         return {
-            "optimizer_states": [{"state": s, "param_groups": g} for s, g in zip(states, groups, strict=True)],
+            "optimizer_states": [
+                {
+                    "state": dict(enumerate(getattr(optimizer, "state", {}).values())),
+                    "param_groups": [{**group, "params": []} for group in optimizer.param_groups],
+                }
+                for optimizer in self.optimizers
+            ],
             "lr_schedulers": self.schedulers.states(),
         }
 
