@@ -36,7 +36,7 @@ class LoaderFeed(Feed):
         loader: Any,
         reader: Reader,
         *,
-        substitute: Callable[[str], Reader | None] | None = None,
+        substitute: Callable[[str], Reader | None],
         gather: Callable[[Any], list[Any]] | None = None,
         copies: Copies | None = None,
         **more: Any,
@@ -261,7 +261,7 @@ class LoaderFeed(Feed):
         kind, shard = state["kind"], Shard(*state["shard"])
         if self.reader.accepts(kind, shard):
             return
-        found = self._substitute(kind) if self._substitute is not None else None
+        found = self._substitute(kind)
         if found is not None and found.accepts(kind, shard):
             self.reader.close()
             found.set_epoch(self._epoch)

@@ -100,9 +100,9 @@ class _Maker:
         if isinstance(loader.dataset, IterableDataset):
             return self._stream()
         if self.shard.count > 1 and not _is_sharded(loader, self.shard, self.exact):
-            return self.sharded(self.shard)
+            return self.sharded()
         if self.by_seed and length_of(loader) is not None and not _own_sampler(loader):
-            return self.sharded(self.shard)
+            return self.sharded()
         self.is_users_own = True
         loader = self._seeded(loader)
         find = partial(find_rows, loader, pins=self.pins)
@@ -116,13 +116,13 @@ class _Maker:
         reader.shard = self.shard
         return reader
 
-    def sharded(self, shard: Shard) -> Reader:
+    def sharded(self) -> Reader:
         """Return the reader of a part of a map-style loader, in the order common to all ranks."""
         from lt_data.readers.sharded import ShardedReader
 
         return ShardedReader(
             self.loader,
-            shard,
+            self.shard,
             self.seed,
             find=partial(find_rows, self.loader, any_sampler=True, pins=self.pins),
             exact=self.exact,
@@ -137,7 +137,7 @@ class _Maker:
         from lt_data.readers.stream import SharedStreamReader
 
         if kind == ShardedReader.kind:
-            return self.sharded(self.shard)
+            return self.sharded()
         return self._shared_stream(self.loader) if kind == SharedStreamReader.kind else None
 
     def combined(self, stage: str) -> Reader:

@@ -112,8 +112,7 @@ class ShardedReader(WorkerReader):
         return frame.batched or bool(rest % self.shard.count and not frame.drop_last)
 
     def samples(self, batches: int) -> int | None:
-        frame = self._order
-        return None if frame.batched or not self.exact else self._position(batches)
+        return None if self._order.batched or not self.exact else self._position(batches)
 
     def samples_done(self, state: State, batches: int) -> int | None:
         if self._frame().batched or not self.exact:
@@ -135,8 +134,8 @@ class ShardedReader(WorkerReader):
         self._order = self._seeded_order(epoch)
         rest, self._rest = self._rest, None
         if rest is None:
-            return self._read(epoch, born=[epoch, 0])
-        return self._read(epoch, born=rest["born"], states=read_worker_states(rest["workers"]))
+            return self._read(born=[epoch, 0])
+        return self._read(born=rest["born"], states=read_worker_states(rest["workers"]))
 
     def resume(self, epoch: int, state: State, batches: int) -> Iterator[Any]:
         self._settle()
@@ -148,10 +147,10 @@ class ShardedReader(WorkerReader):
         self._start = self._position_in(state, batches)
         mine = state.get("shard") == list(self.shard) and state["num_workers"] == self.loader.num_workers
         if not mine:
-            return self._read(epoch, born=[epoch, self._start])
+            return self._read(born=[epoch, self._start])
         set_owned_states(self._owned(), state["owned"])
         states = read_worker_states(state["workers"])
-        return self._read(epoch, born=state["born"], states=states, first=state["next_worker"])
+        return self._read(born=state["born"], states=states, first=state["next_worker"])
 
     def state(self, batches: int) -> State:
         return {
@@ -175,13 +174,10 @@ class ShardedReader(WorkerReader):
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
-    def _read(
-        self, epoch: int, *, born: list[int], states: dict[int, Any] | None = None, first: int = 0
-    ) -> Iterator[Any]:
+    def _read(self, *, born: list[int], states: dict[int, Any] | None = None, first: int = 0) -> Iterator[Any]:
         """Return the iterator over the shares from the present start on.
 
         Args:
-            epoch: the epoch.
             born: epoch and place at which the workers were started, from which their seeds follow.
             states: workers' states to be put back.
             first: the worker that gets the first batch.
@@ -273,12 +269,11 @@ class ShardedReader(WorkerReader):
         return frame._replace(items=items if frame.batched else torch.tensor(items, dtype=torch.int64, device="cpu"))
 
     def _check_unchanged(self, state: State) -> None:
-        saved = state["total"] if "position" in state else None
         mine = len(self._frame().items)
-        if saved is not None and saved != mine:
+        if "position" in state and state["total"] != mine:
             raise DataError(
-                f"The checkpoint was written in the middle of an epoch of {saved} samples; now there are {mine}. "
-                "Resume with the same data, or from a checkpoint at an epoch's end.",
+                f"The checkpoint was written in the middle of an epoch of {state['total']} samples; now there are "
+                f"{mine}. Resume with the same data, or from a checkpoint at an epoch's end.",
                 code="LT444",
             )
 
