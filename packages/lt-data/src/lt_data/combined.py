@@ -87,12 +87,11 @@ class CombinedLoader:
 
     @flattened.setter
     def flattened(self, loaders: Sequence[Any]) -> None:
-        rest = iter(loaders)
         if len(loaders) != len(self.flattened):
             raise ConfigError(
                 f"CombinedLoader.flattened: expected {len(self.flattened)} loaders, got {len(loaders)}.", code="LT460"
             )
-        self.iterables = map_tree(lambda _: next(rest), self.iterables)
+        self.iterables = self.nested(list(loaders))
 
     @property
     def sampler(self) -> Any:

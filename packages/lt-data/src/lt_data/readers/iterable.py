@@ -178,7 +178,6 @@ class SharedIterableReader(IterableReader):
         self.shard, self.uneven = shard, exact or stand_ins
         self.unwrap = self._unwrap
         self._same: Callable[[str], None] | None = same if exact else None
-        self._pads = exact or stand_ins
         self._start = self._start_batches = 0
         if not self._listed:
             warn_of_sharing(type(loader).__name__)
@@ -188,7 +187,7 @@ class SharedIterableReader(IterableReader):
         total = super().length
         if total is None:
             return None
-        return -(-total // self.shard.count) if self._pads else len(range(self.shard.index, total, self.shard.count))
+        return -(-total // self.shard.count) if self.uneven else len(range(self.shard.index, total, self.shard.count))
 
     def begin(self, epoch: int) -> Iterator[Any]:
         self._start = self._start_batches = 0
@@ -208,7 +207,7 @@ class SharedIterableReader(IterableReader):
         index, count = self.shard
         while turn := list(islice(batches, count)):
             mine = index < len(turn)
-            if mine or self._pads:
+            if mine or self.uneven:
                 weight = count / len(turn) if self.exact else 1.0
                 yield turn[index if mine else 0], weight if mine else 0.0, turn[0] if self._same is not None else None
 

@@ -200,13 +200,12 @@ class RowsReader(LoaderReader):
         self.ahead = self._bare = self._quiet
         self.parcels, self.unwrap = False, None if self.noted is None else self.noted.delivered
         self._rows, self._find = rows, find
-        self._keeps_workers = bool(loader.num_workers and loader.persistent_workers)
         self._started = False
 
     def begin(self, epoch: int) -> Iterator[Any]:
         if self.exact:
             self._before = self._capture_before()
-        self._starts_workers = not (self._started and self._keeps_workers)
+        self._starts_workers = not (self._started and self.copy.persistent)
         self.indices.begin(born=False)
         self._open = True
         self._rows = self._find() or self._rows  # tensors and indices may be others than in the last epoch

@@ -142,7 +142,7 @@ class SharedStreamReader(LoaderReader):
         if shard.count > 1:
             pieces = getattr(loader.dataset, "num_shards", 0) if hasattr(loader.dataset, "shard") else 0
             warn_of_sharing(type(loader.dataset).__name__, pieces, shard.count)
-        self._has_length, self._user_loader = hasattr(loader.dataset, "__len__"), loader
+        self._user_loader = loader
         self.unwrap = self._unwrap
         self._from_start()
 
@@ -152,10 +152,10 @@ class SharedStreamReader(LoaderReader):
 
     @property
     def length(self) -> int | None:
-        if not self._has_length or self.loader.num_workers > 1:
-            return None  # workers that split the data may each end with a partial batch
         loader = self._user_loader
-        total = len(loader.dataset)  # type: ignore[arg-type]
+        if not hasattr(loader.dataset, "__len__") or loader.num_workers > 1:
+            return None  # workers that split the data may each end with a partial batch
+        total = len(loader.dataset)
         if self.exact:
             return num_steps(total, self.size, self.shard.count, loader.drop_last)
         return num_evaluation_batches(Order(range(total), self.size, loader.drop_last), self.shard)

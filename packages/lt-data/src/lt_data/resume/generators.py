@@ -51,12 +51,11 @@ def set_host_state(state: HostState) -> None:
 def plain(state: HostState) -> dict[str, Any]:
     """Return a state as a checkpoint holds it: tensors of uint8 in place of bytes."""
     torch_bytes, python_bytes, gauss, key, rest = state
-    kept = _tensor_of(key) if isinstance(key, bytes) else key
     return {
         "torch": _tensor_of(torch_bytes),
         "python": _tensor_of(python_bytes),
         "gauss": gauss,
-        "numpy": kept,
+        "numpy": _tensor_of(key) if isinstance(key, bytes) else key,
         "numpy_rest": list(rest),
     }
 

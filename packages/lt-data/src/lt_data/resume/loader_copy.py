@@ -146,11 +146,7 @@ class LoaderCopy:
             changes["batch_sampler" if loader.batch_sampler is not None else "sampler"] = self.indices
         if self.travels:
             self._before = owned_states(find_owned((loader.dataset, loader.collate_fn)))
-            stream = (
-                loader.batch_size
-                if loader.batch_sampler is not None and isinstance(loader.dataset, IterableDataset)
-                else None
-            )
+            stream = loader.batch_size if isinstance(loader.dataset, IterableDataset) else None
             changes["collate_fn"] = Traveling(loader.collate_fn, stream)
         if self.workers:
             changes["worker_init_fn"] = Begin(loader.worker_init_fn, loader.collate_fn, states)
