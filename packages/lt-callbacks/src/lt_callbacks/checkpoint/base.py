@@ -52,9 +52,8 @@ def failed_together(who: str, trainer: TrainerAPI) -> bool:
     deadline = monotonic() + _SECONDS
     try:
         strategy.post(f"{key}/{trainer.global_rank}", "yes")
-        while True:
-            going_on = [rank for rank in ranks if strategy.peek(f"{key}/{rank}") is None]
-            if not going_on or monotonic() > deadline:
+        while going_on := [rank for rank in ranks if strategy.peek(f"{key}/{rank}") is None]:
+            if monotonic() > deadline:
                 break
             sleep(0.05)
     except RuntimeError:  # the ranks' store is gone, and with it the rank that held it

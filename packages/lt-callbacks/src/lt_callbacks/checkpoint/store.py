@@ -285,11 +285,10 @@ class CheckpointStore:
 
     def begin(self, path: str) -> bool:
         """Return whether ``path`` is to be written: not where it was, for a subclass that puts folders in its place."""
-        save = self._unwritten.get(path)
-        done = save is not None and save.read and bool(self.ranking.stands_in)
-        if save is not None:
-            save.read = True  # a reader of the unfinished file needs no second one
-        return not done
+        if (save := self._unwritten.get(path)) is None:
+            return True
+        was_read, save.read = save.read, True  # a reader of the unfinished file needs no second one
+        return not (was_read and self.ranking.stands_in)
 
     # ---- outcomes of saves -------------------------------------------------------------------------------------------
 

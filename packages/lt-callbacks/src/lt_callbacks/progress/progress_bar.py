@@ -293,7 +293,7 @@ class ProgressBar(Callback):
         self._lt_loader = self._lt_before_loader = 0
         self.reset_dataloader_idx_tracker()
         if outer:
-            self._lt_advance(outer, self._lt_done, monotonic())
+            self._lt_advance(outer)
             description = f"{outer.description} · {description}"
         self._lt_begin(Phase(kind=kind, description=description, total=convert_inf(sum(totals)), nested=nested))
 
@@ -339,11 +339,12 @@ class ProgressBar(Callback):
         """Return the current phase, brought up to date, or None if nothing is drawn."""
         if self._lt_phase is None or self.is_disabled:
             return None
-        self._lt_advance(self._lt_phase, self._lt_done, monotonic())
+        self._lt_advance(self._lt_phase)
         return self._lt_phase
 
-    def _lt_advance(self, phase: Phase, done: int, now: float) -> None:
+    def _lt_advance(self, phase: Phase) -> None:
         """Bring a phase up to date: in tokens where the module weighs losses by them, else in samples or batches."""
+        done, now = self._lt_done, monotonic()
         if phase.kind != "train":
             phase.advance(done, now)
             return

@@ -223,16 +223,16 @@ class EarlyStopping(Callback):
 
     def _lt_stop(self, trainer: TrainerAPI, reason: EarlyStoppingReason, message: str) -> None:
         found = [(rank, *each) for rank, each in enumerate(trainer.strategy.gather_objects((reason.value, message)))]
-        first = next((rank, value, text) for rank, value, text in found if text)
-        self.stopping_reason = reason if message else EarlyStoppingReason(first[1])
-        self.stopping_reason_message = message or f"rank {first[0]}: {first[2]}"
+        first, value, said = next(each for each in found if each[2])
+        self.stopping_reason = reason if message else EarlyStoppingReason(value)
+        self.stopping_reason_message = message or f"rank {first}: {said}"
         self.stopped_epoch = trainer.current_epoch
         if not trainer.should_stop:  # else said before: min_epochs or min_steps keep the run going
             trainer.print(f"{when_it_ends(trainer)}: {self.stopping_reason_message}")
         trainer.stop(f"EarlyStopping: {self.stopping_reason_message}")
         if not self.log_rank_zero_only:
             for rank, _, text in found[1:]:
-                if text and text != first[2]:
+                if text and text != said:
                     trainer.print(f"  rank {rank}: {text}")
 
     def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
