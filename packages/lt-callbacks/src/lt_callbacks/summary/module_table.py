@@ -82,17 +82,17 @@ class ModuleTable:
         self.other_parameters = _count(p for p in parameters if id(p) not in listed) if self.layers else 0
         with preserve_generators():  # it may be a property that draws
             wanted = getattr(module, "example_input_array", None) is not None
-        measured = _measure(module, _layers(module, max_depth), wrap) if wanted else None
-        self.has_example = measured is not None
-        self.total_flops = measured[""][0] if measured is not None else 0
-        found, unknown = ({}, (None, None, None)) if measured is None else (measured, (0, "?", "?"))
+        measured = _measure(module, _layers(module, max_depth), wrap) if wanted else {}
+        self.has_example = bool(measured)
+        self.total_flops = measured[""][0] if measured else 0
+        unknown = (0, "?", "?") if measured else (None, None, None)
         self.rows = [
             LayerRow(
                 name,
                 type(layer).__name__,
                 _count(layer.parameters()),
                 "train" if layer.training else "eval",
-                *found.get(name, unknown),
+                *measured.get(name, unknown),
             )
             for name, layer in self.layers.items()
         ]
@@ -199,12 +199,10 @@ def _layers(module: nn.Module, max_depth: int) -> dict[str, nn.Module]:
     return {name: layer for name, layer in named if name and (max_depth == -1 or name.count(".") < max_depth)}
 
 
-def _measure(
-    module: nn.Module, layers: dict[str, nn.Module], wrap: Run | None
-) -> dict[str, tuple[int, Any, Any]] | None:
+def _measure(module: nn.Module, layers: dict[str, nn.Module], wrap: Run | None) -> dict[str, tuple[int, Any, Any]]:
     """Run the example through ``forward``: FLOPs, input and output size by layer, the sum of FLOPs under ``""``.
 
-    Where it fails, there is a warning and no sizes.
+    Where it fails, there is a warning, and nothing is measured.
     """
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -224,7 +222,7 @@ def _measure(
             f"{type(module).__name__}.forward ({type(error).__name__}: {error}).",
             code="LT241",
         )
-        return None
+        return {}
     finally:
         for handle in handles:
             handle.remove()
