@@ -66,6 +66,10 @@ def test_an_exception_leaves_a_checkpoint(tmp_path):
     assert len(trainer.saved) == 1
 
 
+def test_a_checkpoint_of_an_exception_may_go_to_an_address():
+    assert OnExceptionCheckpoint("s3://bucket/run").ckpt_path == "s3://bucket/run/on_exception.ckpt"
+
+
 @pytest.mark.parametrize("filename", ["", "../x"])
 def test_a_name_that_is_none_or_leads_away_is_refused(filename):
     with pytest.raises(ConfigError, match="OnExceptionCheckpoint"):

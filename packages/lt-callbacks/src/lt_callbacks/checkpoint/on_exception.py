@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from lt_callbacks.checkpoint.base import failed_together
-from lt_callbacks.checkpoint.naming import absolute, check_template
+from lt_callbacks.checkpoint.naming import absolute, check_template, path_in
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
@@ -45,7 +44,7 @@ class OnExceptionCheckpoint(Callback):
     @property
     def ckpt_path(self) -> str:
         """Where the checkpoint goes."""
-        return str(Path(self.dirpath) / (self.filename + self.FILE_EXTENSION))
+        return path_in(self.dirpath, self.filename + self.FILE_EXTENSION)
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         self._lt_trains = False
