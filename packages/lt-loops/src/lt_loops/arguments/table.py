@@ -408,20 +408,19 @@ def _note(name: str, value: Any) -> None:
 
 def wrong_arguments(given: Mapping[str, Any]) -> dict[str, Problem]:
     """Return the problems of single arguments, unknown ones first."""
-    problems = {name: _problem(name, given[name]) for name in sorted(given, key=ARGUMENTS.__contains__)}
-    return {name: problem for name, problem in problems.items() if problem is not None}
+    known = [name for name, argument in ARGUMENTS.items() if argument.parameter]
+    problems: dict[str, Problem] = {}
+    for name in sorted(given, key=ARGUMENTS.__contains__):
+        if name not in ARGUMENTS:
+            problems[name] = unknown_argument(name, given[name], "Trainer()", known)
+        elif given[name] is not None and (problem := ARGUMENTS[name].check(name, given[name])) is not None:
+            problems[name] = problem
+    return problems
 
 
 def normalized(name: str, value: Any) -> Any:
     """Return a checked value of an argument in the one form that the rest of the code reads."""
     return None if value is None else ARGUMENTS[name].form(value)
-
-
-def _problem(name: str, value: Any) -> Problem | None:
-    if name in ARGUMENTS:
-        return None if value is None else ARGUMENTS[name].check(name, value)
-    known = [name for name, argument in ARGUMENTS.items() if argument.parameter]
-    return unknown_argument(name, value, "Trainer()", known)
 
 
 _LIMIT_OF = {"steps": "max_steps", "epochs": "max_epochs", "seconds": "max_time"}

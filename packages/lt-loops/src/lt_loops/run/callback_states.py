@@ -34,8 +34,7 @@ class CallbackStates(Owner):
     def call_save_hooks(self, tree: StateDict, unsaved: Unsaved) -> None:
         """Call ``on_save_checkpoint``; a dict that it returns is the callback's state."""
         for callback in self._callbacks:
-            part = f"on_save_checkpoint of {callback.state_key}"
-            unsaved.optional(part, partial(self._save, callback, tree))
+            unsaved.optional(f"on_save_checkpoint of {callback.state_key}", partial(self._save, callback, tree))
 
     def _save(self, callback: Callback, tree: StateDict) -> None:
         hook = self._hook(callback, "on_save_checkpoint")

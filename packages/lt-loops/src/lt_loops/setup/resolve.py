@@ -54,9 +54,7 @@ def resolve(settings: Settings) -> Parts:
     given: dict[type, Any] = {
         kind: plugin for plugin in map(_plugin, settings.plugins) for kind in KINDS if isinstance(plugin, kind)
     }
-    environment = given.get(Environment) or _find_environment()
-    accelerator = _accelerator(settings.accelerator)
-    strategy = _placed(named, settings, accelerator, environment, given)
+    strategy = _placed(named, settings, given)
     precision = given.get(Precision) or _made("precision", settings.precision or "32-true", Precision)
     eval_precision = precision
     if settings.eval_precision is not None:
@@ -178,7 +176,7 @@ def _required(make: Callable[..., Any]) -> list[str]:
 
 
 def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
-    """Return an object for a name or a factory of ``group``; objects, and None, stay as they are."""
+    """Return an object for a name of ``group``; objects, and None, stay as they are."""
     if not isinstance(given, str):
         return given
     made = _load(group, given, *kwargs)(**kwargs)
@@ -289,14 +287,13 @@ def _accelerator(given: Accelerator | str) -> Accelerator:
     return accelerator
 
 
-def _placed(
-    named: Strategy | None,
-    settings: Settings,
-    accelerator: Accelerator,
-    environment: Environment,
-    given: dict[type, Any],
-) -> Strategy:
-    """Return the strategy, ``named`` or the one that suits the devices, in its place in the job."""
+def _placed(named: Strategy | None, settings: Settings, given: Mapping[type, Any]) -> Strategy:
+    """Return the strategy, ``named`` or the one that suits the devices, in its place in the job.
+
+    ``given``: plug-ins by kind.
+    """
+    environment: Environment = given.get(Environment) or _find_environment()
+    accelerator = _accelerator(settings.accelerator)
     one = environment.of_one_process()
     if one is not None and (named is None or named.one_process):
         if len(accelerator.parse_devices(settings.devices)) * settings.num_nodes == 1:

@@ -81,10 +81,6 @@ class Origin:
 
 def own_copy(state: Any) -> Any:
     """Return a deep copy of a saved state; torch copies no tensor of a compressed sparse layout by itself."""
-    return copy.deepcopy(
-        state, {id(leaf): leaf.detach().clone() for leaf in tree_leaves(state) if _is_compressed(leaf)}
-    )
-
-
-def _is_compressed(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.layout not in (torch.strided, torch.sparse_coo)
+    plain = torch.strided, torch.sparse_coo
+    compressed = [leaf for leaf in tree_leaves(state) if isinstance(leaf, Tensor) and leaf.layout not in plain]
+    return copy.deepcopy(state, {id(leaf): leaf.detach().clone() for leaf in compressed})
