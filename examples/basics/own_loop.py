@@ -5,7 +5,6 @@ its part of the data. The same loop runs on one process, and with ``--ranks 2`` 
 """
 
 # nox: --max-epochs 1
-# nox: --max-epochs 1 --ranks 2
 
 from __future__ import annotations
 
