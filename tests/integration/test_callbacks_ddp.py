@@ -2,12 +2,12 @@
 
 import csv
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import warm
 from tests.patience import PATIENCE
 
 JOB = """
@@ -210,7 +210,7 @@ def ranks(tmp_path_factory):
     """Run the job once; return what each rank told, and the folder."""
     folder = tmp_path_factory.mktemp("ddp")
     (folder / "job.py").write_text(JOB)
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, str(folder / "job.py"), str(folder)],
         capture_output=True,
         text=True,

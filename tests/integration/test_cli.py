@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from tests import warm
 
 from lt_cli.commands.new import create
 from lt_cli.help.outline import TRAINING, outline
@@ -263,7 +264,7 @@ def test_a_checkpoint_of_a_run_is_shown(here, capsys):
 @pytest.mark.ddp
 def test_a_sharded_checkpoint_is_shown_and_made_one_file(here):
     sharded = ("--trainer.strategy=fsdp", "--trainer.strategy.state_dict_type=sharded", "--trainer.devices=2")
-    run_in(here, "-m", "lt_cli.main", "fit", *BASE, *sharded, "--trainer.logger=false")
+    run_in(here, "-m", "lt_cli.main", "fit", *BASE, *sharded, "--trainer.logger=false", run=warm.run)
     (folder,) = here.glob("checkpoints/*.ckpt")
     assert main(["ckpt", "verify", str(folder)]) == 0
     assert main(["ckpt", "convert", str(folder), "whole.ckpt"]) == 0
@@ -346,11 +347,9 @@ def test_a_registered_name_has_the_help_of_its_class(capsys):
 # ---- lt new ----------------------------------------------------------------------------------------------------------
 
 
-def run_in(folder, *command, **environment):
+def run_in(folder, *command, run=subprocess.run, **environment):
     variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=folder, env=variables, capture_output=True, text=True, check=False
-    )
+    done = run([sys.executable, *command], cwd=folder, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 

@@ -1,5 +1,6 @@
 """A datamodule, and loaders, in a second run: what a fresh object gives, equal to the bit, and one random split."""
 
+import multiprocessing.util
 import random
 import signal
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests import warm
 from torch import nn
 from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
 
@@ -405,6 +407,7 @@ class Writes(Net):
 @pytest.mark.parametrize("kind", [ByNumpy, ByPython])
 def test_ranks_split_alike_and_later_ranks_too(strategy, kind, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2])  # where spawned ranks find this file
+    monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", warm.spawnv_passfds)
     data, module = kind(), Writes(tmp_path)
     for stage in ("fit", "test"):  # spawned ranks are not seeded
         run(stage, make_trainer(strategy=strategy, devices=2, max_epochs=1), module, data)

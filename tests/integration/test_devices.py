@@ -5,12 +5,12 @@ Those of one GPU ran on an H200 (docs/gpu.md); no machine with two was at hand. 
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import warm
 from tests.patience import PATIENCE
 
 pytest.importorskip("lt_strategies")
@@ -22,7 +22,7 @@ TWO = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA d
 
 
 def facts(accelerator, devices, what):
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-W", "ignore", str(JOB), accelerator, str(devices), what],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -1,12 +1,12 @@
 """Lightning's Fabric on lt: loops written for it end with the weights of the loop by hand."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests import warm
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -184,7 +184,7 @@ print(seen)
 def test_a_module_knows_the_fabric_that_it_is_set_up_with(tmp_path):
     (tmp_path / "script.py").write_text(IN_A_MODULE)
     command = [sys.executable, "-m", "lt.compat", "script.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = warm.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "[None, 'of the user']" in done.stdout, done.stderr
 
 
@@ -212,7 +212,7 @@ fabric.print("batches", len(loader), "of", fabric.world_size)
 def test_a_script_written_for_fabric_runs_unchanged(tmp_path):
     script = tmp_path / "loop.py"
     script.write_text(SCRIPT)
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "lt.compat", str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

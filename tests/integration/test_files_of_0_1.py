@@ -3,12 +3,12 @@
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import warm
 
 pytest.importorskip("lt")
 pytest.importorskip("lt_data")
@@ -60,7 +60,7 @@ def test_a_checkpoint_of_0_1_goes_on_over_ranks(name, tmp_path, exact):
     seeds = ("LT_", "PL_")  # seed_everything of tests before this one in its process
     environment = {name: value for name, value in os.environ.items() if not name.startswith(seeds)}
     environment["OMP_NUM_THREADS"] = "1"
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = warm.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
     left = torch.load(tmp_path / f"{name}.end.pt", weights_only=True)
     assert_ends_as_0_1_did(name, left["weights"], left["step"], exact)

@@ -1,11 +1,11 @@
 """A child that a hook forks is not the run: however it ends, it saves nothing, ends no rank, and can be told to end."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests import warm
 from tests.patience import PATIENCE
 
 pytest.importorskip("lt_data")
@@ -24,7 +24,7 @@ SHOWN = [
 @pytest.mark.parametrize("how", ENDS)
 def test_a_forked_child_ends_alone_and_the_run_goes_on(tmp_path, how, strategy, steps):
     command = [sys.executable, str(JOB), str(tmp_path), how, strategy]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = warm.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "child").read_text() == ENDS[how]
     assert (tmp_path / f"trained {steps}").exists()
@@ -66,5 +66,5 @@ data = torch.utils.data.DataLoader(torch.ones(8, 2))
 def test_forked_ranks_train_whatever_this_process_did_first(first):
     pytest.importorskip("lt")
     script = f"{FORKS}\n{FIRST[first]}\ntrainer(devices=2, strategy='ddp_fork').fit(Net(), data)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = warm.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr

@@ -2,12 +2,12 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import warm
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.ddp
@@ -30,7 +30,7 @@ METRICS = [f"{stage}{name}" for stage in ("", "val_") for name in ("metric", "me
 
 
 def on_ranks(count, folder):
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, str(JOB), str(folder), str(count)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

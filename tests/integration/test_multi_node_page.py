@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import warm
 from tests.patience import PATIENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "multi-node.md"
@@ -40,7 +40,7 @@ def script(tmp_path):
 def run(command, folder, **variables):
     kept = {key: value for key, value in os.environ.items() if not key.startswith(OTHERS)}
     env = {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **variables}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return warm.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def steps(folder):

@@ -1,12 +1,12 @@
 """The packages that ``lt new`` writes: their kits pass, and a run takes what they bring."""
 
 import os
-import subprocess
 import sys
 import tomllib
 
 import pytest
 import torch
+from tests import warm
 from tests.patience import PATIENCE
 
 from lt import LightningModule, Trainer
@@ -34,7 +34,7 @@ def passes_its_kit(kinds, folder):
     path = os.pathsep.join([*map(str, sources), *filter(None, [os.environ.get("PYTHONPATH")])])
     tests = [str(source.parent / "tests") for source in sources]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), *tests]
-    ended = subprocess.run(
+    ended = warm.run(
         command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-1000:]

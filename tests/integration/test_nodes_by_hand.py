@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests import warm
 from tests.patience import PATIENCE
 
 pytest.importorskip("lt_compat")
@@ -37,7 +38,7 @@ def test_scripts_started_once_on_each_node_start_its_ranks_and_train_together(tm
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-m", "lt.compat", str(script)]
     nodes = [
-        subprocess.Popen(
+        warm.Popen(
             command, env={**os.environ, **where, "NODE_RANK": node}, cwd=tmp_path, stdout=subprocess.PIPE, text=True
         )
         for node in "01"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests import warm
 from tests.patience import PATIENCE
 
 pytest.importorskip("lt_callbacks")
@@ -27,16 +28,15 @@ JOB = Path(__file__).parent / "jobs" / "one_process.py"
 DIFFER = {"rank"}
 
 
-def run(folder, scenario, start=()):
+def run(folder, scenario, start=(), how=warm.run):
     command = [*start, sys.executable, str(JOB), str(folder), scenario]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("LT_", "PYTEST_"))}
     # a group of its own: some scenarios send a signal to all of it
-    done = subprocess.run(
+    done = how(
         command,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
-        check=False,
         env=environment | {"OMP_NUM_THREADS": "1"},
         start_new_session=True,
     )
@@ -50,7 +50,7 @@ def run(folder, scenario, start=()):
 @pytest.fixture(scope="module")
 def all_calls(tmp_path_factory):
     folder = tmp_path_factory.mktemp("all")
-    done, first, second = run(folder, "all calls")
+    done, first, second = run(folder, "all calls", how=subprocess.run)
     assert done.returncode == 0, done.stderr
     return folder, first, second
 

@@ -6,12 +6,12 @@ The numbers are those of loops written by hand; two processes give those of one.
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import warm
 from tests.patience import PATIENCE
 from torch import nn
 from torch.nn import functional as F
@@ -42,7 +42,7 @@ def ported(name, folder):
 
 def run(home, *command):
     """Run one of the project's scripts as its user does; return what it says."""
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, *command],
         cwd=home,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

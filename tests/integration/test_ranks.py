@@ -2,12 +2,12 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import warm
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.ddp
@@ -24,7 +24,7 @@ _spec.loader.exec_module(ranks)
 def on_ranks(count, folder):
     """Run all cases on ``count`` ranks by one launch."""
     path = folder / "results.pt"
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, str(JOB), str(path), str(count)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

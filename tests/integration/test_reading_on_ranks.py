@@ -1,10 +1,10 @@
 """Ranks that a launcher started read a checkpoint only when it is complete, and all read the same one."""
 
 import os
-import subprocess
 import sys
 
 import pytest
+from tests import warm
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
@@ -112,7 +112,7 @@ if __name__ == "__main__":
 
 def ran(tmp_path, script, *arguments, fails=False):
     (tmp_path / "script.py").write_text(script)
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "script.py", str(tmp_path / "files"), *arguments],
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -1,10 +1,10 @@
 """A job of several processes whose newest state is not on disk ends with an exit status that says so."""
 
 import os
-import subprocess
 import sys
 
 import pytest
+from tests import warm
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
@@ -37,7 +37,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
 def test_every_launcher_hands_the_error_on(strategy, tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "script.py", str(tmp_path / "files"), strategy],
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

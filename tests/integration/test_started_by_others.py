@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("lt_strategies")
 
+from tests import warm
 from tests.patience import PATIENCE
 
 from lt_core import plugins
@@ -189,7 +190,7 @@ def run_two(job, **arguments):
     """Start the job's two processes as ``job(rank)`` says; return what each printed."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(OTHERS) and k not in NAMES}
     processes = [
-        subprocess.Popen(
+        warm.Popen(
             [sys.executable, str(JOB), json.dumps(arguments)],
             env={**kept, "OMP_NUM_THREADS": "1", **job(rank)},
             stdout=subprocess.PIPE,

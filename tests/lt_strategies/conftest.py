@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from tests import warm
 from tests.patience import PATIENCE
 
 from lt_core.launcher import RunResult
@@ -38,16 +40,17 @@ def on_ranks(fn: Callable[[Any], Any], world_size: int, strategy: Strategy | Non
 
 @pytest.fixture(scope="session")
 def ranks() -> Callable[..., list[Any]]:
+    torch.optim.SGD([torch.zeros(1)])  # imports what an optimizer needs, once for all forks
     return on_ranks
 
 
-@pytest.fixture
-def job() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a script of ``jobs/`` as a user would; environment variables as keywords."""
+@pytest.fixture(params=[warm.run])
+def job(request: pytest.FixtureRequest) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a script of ``jobs/``; environment variables as keywords. In a new Python if ``subprocess.run`` is given."""
 
     def run(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "LT_"))}
-        return subprocess.run(
+        return request.param(
             [sys.executable, "-W", "error", str(JOBS / name), *arguments],
             env={**kept, "OMP_NUM_THREADS": "1", **environment},
             capture_output=True,

@@ -4,6 +4,7 @@ The step deadline is longer than a test may take, except where a test is about i
 once. The seconds from the fault to the last process's end are printed for readers.
 """
 
+import subprocess
 import time
 from pathlib import Path
 
@@ -166,6 +167,7 @@ def test_a_rank_that_stops_early_is_found_without_a_deadline_and_every_place_is_
     assert "Rank 1 stood here" in done.stderr
 
 
+@pytest.mark.parametrize("job", [subprocess.run], indirect=True)
 def test_nothing_is_left_in_the_temporary_folder(failing, tmp_path):
     place = tmp_path / "tmp"
     place.mkdir()

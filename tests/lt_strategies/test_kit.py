@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests import warm
 from tests.patience import PATIENCE
 
 from lt_testing import StrategyConformance, xfail
@@ -292,7 +292,7 @@ def kit_on(folder, kinds):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
     environment = {**os.environ, "KINDS": " ".join(sorted(kinds))}
     paths = ["--rootdir", str(folder), str(folder)]
-    subprocess.run([*command, *paths], env=environment, capture_output=True, timeout=PATIENCE, check=False)
+    warm.run([*command, *paths], env=environment, capture_output=True, timeout=PATIENCE, check=False)
     found = {}
     for case in ET.parse(report).iter("testcase"):
         told = [child for child in case if child.tag in ("failure", "skipped", "error")]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from tests import warm
 from tests.patience import PATIENCE
 
 from lt_core.errors import ConfigError
@@ -28,6 +29,7 @@ def placed(launcher, **placement):
 
 
 @pytest.mark.ddp
+@pytest.mark.parametrize("job", [subprocess.run], indirect=True)
 def test_a_script_runs_twice_on_each_rank_and_ends_quietly(job, tmp_path):
     done = job("steps.py", "script", "none", "0", FACTS=str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -68,7 +70,7 @@ def test_a_job_on_one_machine_shares_the_cores_listens_on_loopback_and_is_not_in
 @pytest.mark.ddp
 @pytest.mark.parametrize("launcher", ["spawn", "fork", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_new_processes_draw_the_random_numbers_that_come_next(launcher):
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "draws.py", launcher], cwd=JOBS, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr

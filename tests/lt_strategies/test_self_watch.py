@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import warm
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.faults
@@ -26,7 +27,7 @@ def by_hand(folder, fault, who, launcher="script", **environment):
     kept = {key: value for key, value in os.environ.items() if not key.startswith(OTHERS)}
     job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "FACTS": str(folder)}
     ranks = [
-        subprocess.Popen(
+        warm.Popen(
             [sys.executable, str(JOB), launcher, fault, str(who)],
             env={**kept, **job, "RANK": str(rank), "OMP_NUM_THREADS": "1", **environment},
             stderr=subprocess.PIPE,
@@ -79,7 +80,7 @@ def test_ranks_of_another_package_s_launcher_watch_themselves_too(tmp_path):
 def test_the_others_say_so_although_torchrun_ends_them_as_soon_as_one_is_gone(tmp_path, fault, more, words):
     kept = {key: value for key, value in os.environ.items() if not key.startswith(OTHERS)}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(JOB)]
-    done = subprocess.run(
+    done = warm.run(
         [*command, "script", fault, "1"],
         env={**kept, "FACTS": str(tmp_path), "OMP_NUM_THREADS": "1", "DEADLINE": "10", **more},
         stderr=subprocess.PIPE,

@@ -2,11 +2,11 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests import warm
 from tests.patience import PATIENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-strategy.md"
@@ -39,7 +39,7 @@ def install(folder: Path, files: dict[str, str]) -> None:
 def test_the_page_s_package_passes_the_kit(tmp_path):
     install(tmp_path, files_of(PAGE.read_text("utf-8")))
     paths = [str(tmp_path / "src"), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
