@@ -194,6 +194,7 @@ def _wait(orders: socket.socket) -> NoReturn:
     os.environ.update(order["environment"])
     os.environ.pop("PYTEST_CURRENT_TEST", None)  # with pytest's modules, a sign that this is a test
     os.chdir(order["folder"])
+    multiprocessing.process.ORIGINAL_DIR = order["folder"]
     if order["session"]:
         os.setsid()
     _become(order["command"])
