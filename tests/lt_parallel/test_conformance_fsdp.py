@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from lt_parallel import FSDP
 from lt_testing import StrategyConformance
@@ -9,6 +10,7 @@ pytestmark = [pytest.mark.conformance, pytest.mark.fsdp]
 class TestFSDP(StrategyConformance):
     @pytest.fixture
     def strategy(self):
+        torch.optim.SGD([torch.zeros(1)])  # imports what an optimizer needs, once for all forks
         return "fsdp"
 
 

@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from lt_testing import StrategyConformance
 
@@ -8,4 +9,5 @@ pytestmark = [pytest.mark.conformance]
 class TestDDP(StrategyConformance):
     @pytest.fixture
     def strategy(self):
+        torch.optim.SGD([torch.zeros(1)])  # imports what an optimizer needs, once for all forks
         return "ddp"

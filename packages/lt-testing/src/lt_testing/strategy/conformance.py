@@ -109,7 +109,6 @@ class StrategyConformance:
         """Launch all checks, and once more; the tests of one world size share it."""
         kit = type(self)
         if world_size not in kit._outcomes:
-            torch.optim.SGD([torch.zeros(1)])  # imports what an optimizer needs, once for all forks
             launched = kit._launched if world_size > 1 or kit.launcher != "fork" else kit._launched_apart
             kit._outcomes[world_size] = launched(strategy, world_size, tmp_path_factory.mktemp("kit"))
         return kit._outcomes[world_size]
