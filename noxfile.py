@@ -203,7 +203,7 @@ def tests_ddp(session: nox.Session) -> None:
 @nox.session(name="tests-fsdp")
 def tests_fsdp(session: nox.Session) -> None:
     """Tests of sharded models on two processes that talk by gloo."""
-    marked_tests(session, "fsdp and not (slow or cuda or conformance)", "fsdp")
+    marked_tests(session, "fsdp and not (slow or cuda or conformance)", "fsdp", spread=SPREAD_ALL)
     if not session.posargs:  # by the plan that a model of transformers brings, which the other sessions go without
         llama = ("tests/lt_parallel/test_mesh.py", "-k", "llama")
         uv_run(session, "--with", "transformers>=4.56", "pytest", TIMEOUT, *llama)
