@@ -276,7 +276,7 @@ def faults(session: nox.Session) -> None:
 @nox.session(name="faults-small")
 def faults_small(session: nox.Session) -> None:
     """The fault tests that CI holds: those that are not marked slow."""
-    marked_tests(session, "faults and not slow", "faults")
+    marked_tests(session, "faults and not slow", "faults", spread=SPREAD_ALL)
 
 
 @nox.session

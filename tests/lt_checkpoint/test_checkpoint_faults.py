@@ -3,13 +3,13 @@
 import errno
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 import torch
+from tests import warm
 
 from lt_core import CheckpointError, CheckpointIO
 from lt_core.files import atomic_file
@@ -205,7 +205,7 @@ KILLED = """
 def test_after_kill_9_the_old_file_is_whole_and_the_leftover_is_cleaned(tmp_path):
     for name in ("fsync", "replace"):
         path = tmp_path / name / "a.ckpt"
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), name, str(path)], check=False)
+        done = warm.run([sys.executable, "-c", textwrap.dedent(KILLED), name, str(path)], check=False)
         assert done.returncode == -signal.SIGKILL
         assert io.load_checkpoint(path)["n"] == 1
         assert len(names(path.parent)) == 2

@@ -10,6 +10,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from tests import warm
 
 from lt_loggers import CSVLogger, JSONLLogger, TensorBoardLogger
 
@@ -45,7 +46,7 @@ for logger in loggers:
 
 
 def start(folder, state_file):
-    return subprocess.Popen([sys.executable, "-c", RUN, str(folder), str(state_file)], stdout=subprocess.PIPE)
+    return warm.Popen([sys.executable, "-c", RUN, str(folder), str(state_file)], stdout=subprocess.PIPE)
 
 
 def wanted_rows():
