@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from tests import warm
+from tests import processes, warm
 
 from lt_cli.commands.new import create
 from lt_cli.help.outline import TRAINING, outline
@@ -347,7 +347,7 @@ def test_a_registered_name_has_the_help_of_its_class(capsys):
 # ---- lt new ----------------------------------------------------------------------------------------------------------
 
 
-def run_in(folder, *command, run=subprocess.run, **environment):
+def run_in(folder, *command, run=processes.run, **environment):
     variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     done = run([sys.executable, *command], cwd=folder, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests import processes
 from tests.patience import PATIENCE
 
 pytest.importorskip("lt_data")
@@ -20,7 +21,7 @@ JOB = Path(__file__).parent / "jobs" / "group_signalled.py"
 def start(folder, *arguments):
     command = [sys.executable, str(JOB), str(folder), *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.Popen(command, start_new_session=True, text=True, **pipes)
+    return processes.Popen(command, start_new_session=True, text=True, **pipes)
 
 
 def signalled(folder, number, *arguments):

@@ -1,11 +1,11 @@
 """What lt says, shows or records never ends a training: nobody may be there to be told, or no room for it."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests import processes
 from tests.patience import PATIENCE
 
 pytest.importorskip("rich")
@@ -18,7 +18,7 @@ PLACES = ["a closed pipe", "a full disk", "a terminal that is gone", "a deleted 
 def run(folder, how, bar, **variables):
     command = [sys.executable, str(JOB), str(folder), how, bar]
     environment = os.environ | variables
-    return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE, check=False)
+    return processes.run(command, env=environment, capture_output=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize("bar", ["lines", "tqdm", "rich"])

@@ -1,7 +1,6 @@
 """Each save has its own outcome; a fit whose newest state that was to be saved is not on disk ends with an error."""
 
 import errno
-import subprocess
 import sys
 import time
 import warnings
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests import processes
 from torch import nn
 
 from lt_callbacks import ModelCheckpoint
@@ -205,6 +205,6 @@ def test_a_signal_ends_the_script_with_its_status_although_the_disk_is_full(tmp_
     script = tmp_path / "train.py"
     script.write_text(SIGNALLED)
     command = [sys.executable, str(script), str(tmp_path / "kept")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = processes.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 143, done.stderr
     assert "CHECKPOINT NOT SAVED" in done.stderr

@@ -2,12 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import processes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, so that torch is imported once")
 
@@ -23,7 +23,7 @@ def root(tmp_path_factory):
 def report(root):
     """What runs left that were sent a signal; they are made once for all tests."""
     job = Path(__file__).parent / "jobs" / "signalled.py"
-    done = subprocess.run([sys.executable, str(job), str(root)], capture_output=True, text=True, check=False)
+    done = processes.run([sys.executable, str(job), str(root)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -101,7 +101,7 @@ def test_that_comes_next():
 def test_a_signal_in_a_fit_of_a_users_test_ends_pytest_when_the_files_are_saved(tmp_path):
     (tmp_path / "test_users.py").write_text(USERS_TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = processes.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".ckpt") == ["interrupted.ckpt"]
     assert not (tmp_path / "went on").exists()

@@ -3,13 +3,13 @@
 import gc
 import multiprocessing
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from tests import processes
 from tests.patience import PATIENCE
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -96,7 +96,7 @@ Trainer(accelerator="cpu", max_epochs=1, callbacks=[Dies()], **off).fit(Lit(None
 def test_workers_end_with_a_run_that_is_killed_and_do_not_wait_for_torch_to_look(monkeypatch):
     root = Path(__file__).parents[2]
     slow = "import torch.utils.data._utils.worker as w; w.MP_STATUS_CHECK_INTERVAL = 3600\n"  # torch's look never comes
-    done = subprocess.run([sys.executable, "-c", slow + KILLED], capture_output=True, text=True, cwd=root, check=False)
+    done = processes.run([sys.executable, "-c", slow + KILLED], capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == -signal.SIGKILL
     left = [Path("/proc", pid) for pid in done.stdout.split()]
     assert len(left) == 2

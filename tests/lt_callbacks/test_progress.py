@@ -3,7 +3,6 @@ import math
 import os
 import pty
 import re
-import subprocess
 import sys
 import termios
 import textwrap
@@ -16,6 +15,7 @@ import pytest
 import torch
 from rich.console import Console
 from rich.progress import Progress
+from tests import processes
 from tests.patience import PATIENCE
 
 from lt_callbacks import ProgressBar, RichProgressBar, TQDMProgressBar
@@ -329,7 +329,7 @@ def run_on_terminal(code):
     head = "import sys; sys.path.insert(0, sys.argv[1]); from progress_driver import *\n"
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 100))
-    process = subprocess.Popen(
+    process = processes.Popen(
         [sys.executable, "-W", "ignore", "-c", head + textwrap.dedent(code), str(Path(__file__).parent)],
         stdout=slave,
         stderr=slave,

@@ -1,10 +1,10 @@
 """Files that hold objects of other people's classes: their names stand there, all else is read, nothing is imported."""
 
-import subprocess
 import sys
 
 import pytest
 import torch
+from tests import processes
 from torch import nn
 
 import lt_checkpoint
@@ -93,7 +93,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "theirs.py").write_text(THEIRS)
     code = "import theirs\nfor n, v in {**theirs.VALUES, **theirs.CONTAINERS}.items(): theirs.save(v, n + '.ckpt')"
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+    processes.run([sys.executable, "-c", code], cwd=folder, check=True)
     return folder
 
 

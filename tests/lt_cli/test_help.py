@@ -2,10 +2,10 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
+from tests import processes
 
 from lt_cli import LightningCLI
 from lt_cli.help.outline import GROUPS_OF, plugin_page
@@ -101,7 +101,7 @@ def test_completion_knows_the_arguments_of_every_command(shell, capsys):
 def test_a_shell_completes_by_the_script(tmp_path):
     script = tmp_path / "lt.bash"
     asked = [sys.executable, "-m", "lt_cli.main", "completion", "bash"]
-    script.write_text(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    script.write_text(processes.run(asked, capture_output=True, text=True, check=True).stdout)
     for words, offered in {
         "lt ckpt con": ["convert"],
         "lt completion ba": ["bash"],
@@ -114,7 +114,7 @@ def test_a_shell_completes_by_the_script(tmp_path):
             f". {script}; COMP_WORDS=({words}); COMP_CWORD={last}; "
             "$(complete -p lt | sed 's/.*-F //; s/ .*//'); echo ${COMPREPLY[*]}"
         )
-        shown = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout
+        shown = processes.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout
         assert shown.split() == offered, words
 
 
@@ -128,7 +128,7 @@ def zsh_completes(folder, typed):
     """Return what an interactive zsh in a terminal makes of a typed line after a tab."""
     terminal, end = os.openpty()
     streams = {"stdin": end, "stdout": end, "stderr": end}
-    shell = subprocess.Popen(["zsh", "-f", "-i"], cwd=folder, env={**os.environ, "TERM": "dumb"}, **streams)
+    shell = processes.Popen(["zsh", "-f", "-i"], cwd=folder, env={**os.environ, "TERM": "dumb"}, **streams)
     os.close(end)
 
     def shown_until(mark):

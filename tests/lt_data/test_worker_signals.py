@@ -4,13 +4,13 @@ import _thread
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from tests import processes
 from tests.patience import PATIENCE
 from torch.utils.data import DataLoader, Dataset
 
@@ -50,7 +50,7 @@ def only_worker():
 
 
 def kill_from_elsewhere(pid):
-    subprocess.run(["/bin/kill", "-TERM", str(pid)], check=True)
+    processes.run(["/bin/kill", "-TERM", str(pid)], check=True)
 
 
 @pytest.fixture(params=[signal.SIG_DFL, signal.SIG_IGN, lambda number, frame: None], ids=["none", "ignored", "own"])
@@ -154,7 +154,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_worker_whose_parent_is_gone_ends():
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", PARENT], capture_output=True, text=True, cwd=root, check=False)
+    done = processes.run([sys.executable, "-c", PARENT], capture_output=True, text=True, cwd=root, check=False)
     worker, end = Path("/proc", done.stdout.strip()), time.monotonic() + PATIENCE
     while worker.exists() and ") Z " not in (worker / "stat").read_text():
         assert time.monotonic() < end

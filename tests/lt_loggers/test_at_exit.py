@@ -3,12 +3,12 @@
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 import zipfile
 from contextlib import closing
 
 import pytest
+from tests import processes
 
 START = """
 import json, os, sys
@@ -66,7 +66,7 @@ ENDS = {
 
 
 def run(folder, script):
-    return subprocess.run([sys.executable, "-c", START + script, folder], capture_output=True, text=True, check=False)
+    return processes.run([sys.executable, "-c", START + script, folder], capture_output=True, text=True, check=False)
 
 
 def steps(folder, kind, said):
