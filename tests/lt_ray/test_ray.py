@@ -176,22 +176,6 @@ def test_a_fit_whose_actor_is_killed_starts_again_and_ends_as_if_nothing_had_bee
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own modules
-def test_a_trial_of_ray_tune_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
-    def trial(config):
-        trainer = Trainer(max_epochs=3, callbacks=[RayReport()], enable_checkpointing=False, **QUIET)
-        trainer.fit(line(tmp_path / "once"), ckpt_path=RayReport.checkpoint())
-
-    retried = tune.FailureConfig(max_failures=1)
-    found = tune.Tuner(trial, run_config=tune.RunConfig(storage_path=str(tmp_path), failure_config=retried)).fit()[0]
-    assert (tmp_path / "once").exists()
-    alone = Trainer(max_epochs=3, enable_checkpointing=False, **QUIET)
-    alone.fit(line())
-    assert found.metrics["loss_epoch"] == alone.callback_metrics["loss_epoch"].item()
-    assert (found.metrics["epoch"], found.metrics["step"]) == (2, 24)
-    assert torch.equal(line_of(found).layer.weight, alone.lightning_module.layer.weight)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own modules
 def test_workers_of_ray_train_are_the_ranks_and_report_as_one_also_after_one_is_killed(tmp_path, by_forks):
     def worker():
         report = RayReport({"loss": "loss_epoch"})
@@ -207,19 +191,26 @@ def test_workers_of_ray_train_are_the_ranks_and_report_as_one_also_after_one_is_
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own modules
-def test_a_scheduler_of_ray_tune_ends_the_trials_that_are_behind(tmp_path):
+def test_a_trial_of_ray_tune_that_is_killed_goes_on_from_its_checkpoint_and_one_that_is_behind_ends(tmp_path):
     def trial(config):
         trainer = Trainer(max_epochs=4, callbacks=[RayReport()], enable_checkpointing=False, **QUIET)
-        trainer.fit(line(lr=config["lr"]), ckpt_path=RayReport.checkpoint())
+        trainer.fit(line(tmp_path / "once", config["lr"]), ckpt_path=RayReport.checkpoint())
 
     halving = ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2)
     chosen = tune.TuneConfig(metric="loss_epoch", mode="min", scheduler=halving, max_concurrent_trials=1)
+    retried = tune.FailureConfig(max_failures=1)
+    run = tune.RunConfig(storage_path=str(tmp_path), failure_config=retried)
     space = {"lr": tune.grid_search([0.1, 1e-6])}
-    run = tune.RunConfig(storage_path=str(tmp_path))
     good, bad = sorted(tune.Tuner(trial, param_space=space, tune_config=chosen, run_config=run).fit(), key=epoch)[::-1]
-    assert (good.config["lr"], epoch(good)) == (0.1, 3)
+    assert (good.config["lr"], epoch(good), good.metrics["step"]) == (0.1, 3, 32)
     assert (bad.config["lr"], epoch(bad)) == (1e-6, 0)
     assert good.error is bad.error is None
+    assert (tmp_path / "once.epochs").read_text().startswith("01123")  # the killed one does not train the first again
+
+    alone = Trainer(max_epochs=4, enable_checkpointing=False, **QUIET)
+    alone.fit(line())
+    assert good.metrics["loss_epoch"] == alone.callback_metrics["loss_epoch"].item()
+    assert torch.equal(line_of(good).layer.weight, alone.lightning_module.layer.weight)
 
 
 def epoch(result):
