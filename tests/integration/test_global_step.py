@@ -5,11 +5,11 @@ checkpoint's entry, ``every_n_train_steps``. The x axis of rows, and LearningRat
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests import processes
 
 FOLDER = Path(__file__).parents[1] / "lt_compat" / "lightning"
 
@@ -25,7 +25,7 @@ LIGHTNINGS = read((FOLDER / "2.6.6" / "steps.txt").read_text("utf-8"))
 def ours(tmp_path_factory):
     words = [sys.executable, "-m", "lt_compat", str(FOLDER / "steps.py")]
     folder = tmp_path_factory.mktemp("steps")
-    done = subprocess.run(words, cwd=folder, check=False, capture_output=True, text=True)
+    done = processes.run(words, cwd=folder, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return read(done.stdout)
 

@@ -3,7 +3,6 @@
 import json
 import pickle
 import signal
-import subprocess
 import sys
 import types
 import warnings
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests import processes
 
 import lt
 from lt_compat import install
@@ -150,7 +150,7 @@ def test_code_that_asks_for_a_module_without_a_counterpart_is_told_that_there_is
 def test_a_script_that_ends_for_a_module_without_a_counterpart_says_the_way_of_lt(line, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(line)
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "lt.compat", script], capture_output=True, text=True, check=False, timeout=300
     )
     last = done.stderr.splitlines()[-1]

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from tests import processes
 from torch.utils.data import DataLoader
 
 pytest.importorskip("lt_cli")
@@ -95,5 +96,5 @@ def test_the_end_of_a_fit_does_not_import_the_command_line_s_libraries():
 
 def test_the_hint_runs_as_it_is_printed_where_lt_is_not_on_the_path(tmp_path):
     command = [sys.executable, "-m", "lt", "plot", "nothing-here"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = processes.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "nothing-here" in done.stderr) == (2, True), done.stderr

@@ -1,10 +1,10 @@
 """Which files ModelCheckpoints leave that meet in one folder: under lt.compat those of Lightning 2.6.6."""
 
 import json
-import subprocess
 import sys
 
 import pytest
+from tests import processes
 
 SCRIPT = """
 import json, sys
@@ -78,7 +78,7 @@ def told(request, tmp_path_factory):
     script = folder / "script.py"
     script.write_text(SCRIPT)
     words = [sys.executable, *(["-m", "lt.compat"] if request.param == "compat" else []), str(script)]
-    done = subprocess.run(
+    done = processes.run(
         [*words, request.param, json.dumps({name: case[0] for name, case in CASES.items()})],
         cwd=folder,
         capture_output=True,

@@ -1,11 +1,11 @@
 """lt's errors under lt.compat are caught by the types that Lightning 2.6.6 raises."""
 
 import pickle
-import subprocess
 import sys
 import traceback
 
 import pytest
+from tests import processes
 
 from lt_compat.lightning.error_types import _CODES, caught_by_lightnings_types
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, LtError
@@ -85,7 +85,7 @@ def test_a_type_that_lightning_raises_for_few_mistakes_leaves_the_rest_to_its_ma
 
 
 def test_only_a_process_that_imports_lightning_has_the_types_and_another_reads_its_errors():
-    done = subprocess.run([sys.executable, "-c", BOTH], capture_output=True, check=False)
+    done = processes.run([sys.executable, "-c", BOTH], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert isinstance(pickle.loads(done.stdout), (ConfigError, RuntimeError))
 
@@ -93,7 +93,7 @@ def test_only_a_process_that_imports_lightning_has_the_types_and_another_reads_i
 def test_an_error_in_a_worker_of_a_loader_reaches_the_process_that_waits(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(WORKERS)
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "lt_compat", script], capture_output=True, text=True, check=False, timeout=300
     )
     assert (done.stdout.split(), done.returncode) == (["fork", "True", "spawn", "True"], 0), done.stderr

@@ -1,10 +1,10 @@
 import io
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests import processes
 
 from lt_core.errors import LtWarning, recording
 from lt_core.terminal import LossyStream, say, short_path, waiting
@@ -68,8 +68,8 @@ def test_a_file_of_the_callers_own_is_not_guarded():
 def test_a_process_that_said_something_to_a_full_disk_exits_well_and_a_users_own_print_does_not():
     command = [sys.executable, "-c", "from lt_core.terminal import say; say('a')"]
     with Path("/dev/full").open("w") as full:
-        assert subprocess.run(command, stdout=full, check=False).returncode == 0
-        assert subprocess.run([*command[:2], "print('a')"], stdout=full, stderr=full, check=False).returncode
+        assert processes.run(command, stdout=full, check=False).returncode == 0
+        assert processes.run([*command[:2], "print('a')"], stdout=full, stderr=full, check=False).returncode
 
 
 def test_a_folder_that_is_gone_leaves_paths_as_they_are(monkeypatch, tmp_path):
