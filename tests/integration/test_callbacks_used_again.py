@@ -304,6 +304,50 @@ def test_a_used_callback_resumes_another_run_as_a_new_one_does(make, tmp_path):
         assert plain(found, tmp_path / "used")[what] == value, what
 
 
+ONE_FIT = {  # timer and throughput measure each fit
+    **{name: [make] for name, make in CALLBACKS.items() if name not in ("timer", "throughput")},
+    "pruning with first values": [CALLBACKS["pruning"], CALLBACKS["ema"]],
+    "pruning before an average": [keeps(save_top_k=-1), CALLBACKS["pruning"], CALLBACKS["swa"]],
+}
+
+
+@pytest.mark.parametrize("makes", ONE_FIT.values(), ids=ONE_FIT)
+def test_a_fit_that_goes_on_ends_as_one_fit_does(makes, tmp_path):
+    def ended(name, *limits):
+        module, callbacks = Net(), [make(tmp_path / name / "kept") for make in makes]
+        one = trainer(tmp_path / name, callbacks[0], callbacks=callbacks)
+        torch.manual_seed(11)
+        for one.max_epochs in limits:
+            one.fit(module)
+        rows = [(step, {key: value for key, value in row.items() if is_exact(key)}) for step, row in one.logger.rows]
+        return {
+            "weights": module.state_dict(),
+            "place": (one.current_epoch, one.global_step, one.stop_reason),
+            "files": sorted(path.name for path in (tmp_path / name).rglob("*.ckpt")),
+            "rows": rows,
+            "frozen": [name for name, parameter in module.named_parameters() if not parameter.requires_grad],
+        }
+
+    expected = ended("once", 6)
+    for what, value in plain(ended("twice", 2, 6), tmp_path / "twice").items():
+        assert value == plain(expected, tmp_path / "once")[what], what
+
+
+@pytest.mark.parametrize("kind", ["ema", "swa"])
+def test_weights_that_a_user_gives_between_two_fits_are_trained(kind, tmp_path):
+    module, one = Net(), trainer(tmp_path, CALLBACKS[kind](tmp_path), max_epochs=4)
+    one.fit(module)
+    with torch.no_grad():
+        module.head.weight.fill_(0.25)
+    given = {name: value.clone() for name, value in module.state_dict().items()}
+    begun = {}
+    module.on_train_start = lambda: begun.update({name: value.clone() for name, value in module.state_dict().items()})
+    one.max_epochs = 5
+    one.fit(module)
+    assert begun.keys() == given.keys()
+    assert all(torch.equal(value, begun[name]) for name, value in given.items())
+
+
 def test_a_hook_that_comes_now_and_then_counts_each_fit_of_a_trainer_by_itself(tmp_path):
     steps = []
     hook = cb.when(every="8 steps")(lambda trainer, module: steps.append(trainer.global_step))

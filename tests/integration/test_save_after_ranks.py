@@ -39,3 +39,7 @@ def test_the_weights_are_written_and_what_is_gone_is_said(tmp_path):
     assert not torch.equal(saved.layer.weight, before)
     trainer.save_checkpoint(tmp_path / "b.ckpt", weights_only=True)  # nothing is lacking, nothing is said
     assert torch.equal(Line.load_from_checkpoint(tmp_path / "b.ckpt").layer.weight, module.layer.weight)
+    trainer.max_epochs = 2
+    with pytest.warns(LtWarning, match=r"optimizers and schedulers begin anew.*LT694"):
+        trainer.fit(module, DataLoader(torch.ones(8, 2)))
+    assert trainer.current_epoch == 2

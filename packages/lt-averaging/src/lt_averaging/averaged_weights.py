@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_swa_avg_fn, get_swa_multi_avg_fn
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
+from lt_core.trainer import TrainerAPI
 
 AverageFunction = Callable[[Tensor, Tensor, Any], Tensor]
 """Returns the new average of one weight from the average, the present weight and how many were averaged (0-dim)."""
@@ -65,8 +66,11 @@ class AveragedWeights:
         self._live: list[Tensor] = []
         self._averaged: list[bool] = []
         seen: dict[int, int] = {}
-        for name, tensor in module.state_dict(keep_vars=True).items():
-            if not isinstance(tensor, Tensor):
+        present = module.state_dict(keep_vars=True)
+        masks = {f"{plain}_mask" for name in present if (plain := plain_name(name, present)) != name}
+        for key, tensor in present.items():
+            name = plain_name(key, present)
+            if not isinstance(tensor, Tensor) or key in masks:
                 continue
             if id(tensor) not in seen:
                 seen[id(tensor)] = len(self._live)
@@ -107,7 +111,7 @@ class AveragedWeights:
             live.detach().copy_(mean)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the average by the names of the module's state dict; no copies."""
+        """Return the average by the names of the module's state dict as if nothing were pruned; no copies."""
         return {name: self._mean[index] for name, index in self._names.items()}
 
     @torch.no_grad()
@@ -136,6 +140,57 @@ class AveragedWeights:
 
     def _count(self, device: torch.device) -> Tensor:
         return torch.full((), self.num_averaged, device=device)  # written there: torch.tensor() waits for its copy
+
+
+class Ended(NamedTuple):
+    """What a fit that ended left: the module has the average, and this the weights that were trained.
+
+    Attributes:
+        trained: as :meth:`AveragedWeights.tensors`.
+        num_averaged: updates so far.
+        marks: by which the module's weights are known again.
+    """
+
+    trained: dict[str, Tensor]
+    num_averaged: int
+    marks: dict[str, tuple[float, float]]
+
+    @classmethod
+    def of(cls, average: AveragedWeights, trainer: TrainerAPI, module: nn.Module) -> Ended | None:
+        """Give the module the average; None where the next fit has other parameters or new optimizers."""
+        policy = getattr(trainer, "policy", None)
+        if getattr(policy, "new_optimizers", False) or trainer.strategy.capabilities.sharded_parameters:
+            average.copy_to_module()
+            return None
+        average.swap()
+        return cls(average.tensors(), average.num_averaged, _marks(module))
+
+    def goes_on(self, module: nn.Module) -> bool:
+        """Return whether the module still has the average; a user who gave it other weights trains those."""
+        return _marks(module) == self.marks
+
+    def take_back(self, average: AveragedWeights) -> None:
+        """Let the module have the trained weights again, and ``average``, which was made of it, go on."""
+        average.load(self.trained, self.num_averaged)
+        average.swap()
+
+
+def _marks(module: nn.Module) -> dict[str, tuple[float, float]]:
+    """Return norm and sum of each parameter as it is used (masked, where pruned); a copy of the module has them too."""
+    marks, state = {}, module.state_dict()
+    for name, parameter in module.named_parameters():
+        value, plain = parameter.detach(), plain_name(name, state)
+        if plain != name:
+            value = value * state[f"{plain}_mask"]
+        value = (torch.view_as_real(value) if value.is_complex() else value).float()
+        marks[plain] = float(value.norm()), float(value.sum())
+    return marks
+
+
+def plain_name(name: str, names: Container[str]) -> str:
+    """Return the name of a weight as it was before ``torch.nn.utils.prune`` put it and a mask in its place."""
+    plain = name.removesuffix("_orig")
+    return plain if f"{plain}_mask" in names and plain not in names else name
 
 
 def _alike(tensors: list[Tensor]) -> Iterator[list[int]]:

@@ -18,9 +18,10 @@ class ScheduleFree(Callback):
 
     Such an optimizer (Defazio et al., "The Road Less Scheduled", 2024) trains at one point, and the weights to use are
     an average. Validation, checkpoints and the trained module have the average; a resume goes on from it as the run
-    that was saved does. Optimizers without both methods are left alone. A file of weights alone
-    (``save_weights_only=True``) has the training point's: save whole checkpoints.
+    that was saved does. Optimizers without both methods are left alone.
     """
+
+    changes_weights = True
 
     def __init__(self) -> None:
         self._lt_trains, self._lt_mode = False, "train"
@@ -53,7 +54,7 @@ class ScheduleFree(Callback):
         weights = trainer.strategy.module_state(trainer.model)
         checkpoint["state_dict"] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in weights.items()}
         self._lt_set(trainer, "train")
-        for state in checkpoint["optimizer_states"]:
+        for state in checkpoint.get("optimizer_states", ()):
             for group in state["param_groups"]:
                 if "train_mode" in group:
                     group["train_mode"] = False

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from lt_averaging.averaged_weights import AveragedWeights, AverageFunction, as_device
+from lt_averaging.averaged_weights import AveragedWeights, AverageFunction, Ended, as_device
 from lt_callbacks.arguments import choice, whole
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
@@ -49,6 +49,8 @@ class StochasticWeightAveraging(Callback):
         ConfigError: for wrong values; at the start for several optimizers, or batch norm with manual optimization.
     """
 
+    before = ("ModelPruning",)  # which masks what is averaged
+
     @checks_arguments
     def __init__(
         self,
@@ -83,6 +85,7 @@ class StochasticWeightAveraging(Callback):
         self._lt_rates: list[float] | None = None
         self._lt_rates_before: list[float] | None = None
         self._lt_loaded: dict[str, Any] | None = None
+        self._lt_ended: Ended | None = None
 
     @property
     def swa_start(self) -> int:
@@ -107,9 +110,13 @@ class StochasticWeightAveraging(Callback):
         self._lt_rates_before = state_dict.get("rates_before")
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._lt_rates_before = self._lt_loaded = None
+        self._lt_rates_before = self._lt_loaded = self._lt_ended = None
 
     # ---- the run -----------------------------------------------------------------------------------------------------
+
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        if stage == "fit" and self._lt_ended is not None and not self._lt_ended.goes_on(pl_module):
+            self._lt_ended = None
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check that the run can be averaged, and find the first epoch to average."""
@@ -122,6 +129,9 @@ class StochasticWeightAveraging(Callback):
         if self._lt_loaded is not None:
             self._lt_average.load(self._lt_loaded["average_model_state"], int(self._lt_loaded["n_averaged"]))
             self._lt_loaded = None
+        if self._lt_ended is not None:
+            self._lt_ended.take_back(self._lt_average)
+            self._lt_ended = None
         self._lt_set_epoch(trainer)
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -144,7 +154,7 @@ class StochasticWeightAveraging(Callback):
         if trainer.interrupted:
             self._lt_loaded = self.state_dict()  # a fit that continues goes on with it
             return
-        self._lt_average.copy_to_module()
+        self._lt_ended = Ended.of(self._lt_average, trainer, pl_module)
         if any(isinstance(layer, _BatchNorm) for layer in pl_module.modules()):
             _update_batch_norm(trainer, pl_module)
 

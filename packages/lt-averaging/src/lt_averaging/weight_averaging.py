@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from lt_averaging.averaged_weights import AveragedWeights, as_device
+from lt_averaging.averaged_weights import AveragedWeights, Ended, as_device, plain_name
 from lt_callbacks.arguments import whole
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
@@ -45,6 +45,9 @@ class WeightAveraging(Callback):
         ConfigError: for any other argument.
     """
 
+    changes_weights = True
+    before = ("ModelPruning",)  # which masks what is averaged
+
     @checks_arguments
     def __init__(
         self,
@@ -69,6 +72,7 @@ class WeightAveraging(Callback):
         self._lt_average: AveragedWeights | None = None
         self._lt_swapped = False
         self._lt_loaded: tuple[dict[str, Tensor], int] | None = None
+        self._lt_ended: Ended | None = None
         self._lt_forget_fit()
         self._lt_every = None if every is None else Duration.of(every, UNITS, f"{type(self).__name__}(every={{}})")
         self._lt_multiples: Every | None = None
@@ -81,7 +85,7 @@ class WeightAveraging(Callback):
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
         self._lt_forget_fit()
-        self._lt_loaded = None
+        self._lt_loaded = self._lt_ended = None
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """Return whether to update the average now.
@@ -143,12 +147,19 @@ class WeightAveraging(Callback):
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        if stage == "fit" and self._lt_ended is not None and not self._lt_ended.goes_on(pl_module):
+            self._lt_ended = None
+
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin with the present weights, or with the checkpoint's average."""
+        """Begin with the present weights, with the checkpoint's average, or where the last fit ended."""
         self._lt_average = AveragedWeights(
             pl_module, device=self._device, use_buffers=self._use_buffers, **self.average_functions()
         )
         self._lt_swapped = False
+        if self._lt_ended is not None:
+            self._lt_ended.take_back(self._lt_average)
+            self._lt_ended = None
         if self._lt_loaded is None:
             return
         tensors, count = self._lt_loaded
@@ -190,7 +201,7 @@ class WeightAveraging(Callback):
         if self._lt_average is None or not self._lt_average.num_averaged:
             return
         if not trainer.interrupted:
-            self._lt_average.copy_to_module()
+            self._lt_ended = Ended.of(self._lt_average, trainer, pl_module)
         elif not trainer.strategy.capabilities.sharded_parameters:  # a fit that continues goes on with it
             self._lt_loaded = self._lt_average.tensors(), self._lt_average.num_averaged
 
@@ -222,7 +233,8 @@ class WeightAveraging(Callback):
         """Return the weights that the module does not have now, in the layout of a state dict."""
         assert self._lt_average is not None
         if not trainer.strategy.capabilities.sharded_parameters or trainer.model is None:
-            return {**present, **self._lt_average.tensors()}
+            average = self._lt_average.tensors()
+            return {name: average.get(plain_name(name, present), value) for name, value in present.items()}
         self._lt_average.swap()
         gathered = trainer.strategy.module_state(trainer.model)
         other = {name: value.clone() if isinstance(value, Tensor) else value for name, value in gathered.items()}

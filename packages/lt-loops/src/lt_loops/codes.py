@@ -62,6 +62,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT620",
         "LT626",
         "LT640",
+        "LT694",
         "LT760",
         "LT765",
         "LT766",

@@ -39,6 +39,7 @@ class BaseFinetuning(Callback):
         self._lt_trainer: TrainerAPI | None = None
         self._lt_module: LightningModule | None = None
         self._lt_last: dict[str, Any] = {}
+        self._lt_elsewhere: dict[str, Any] = {}  # state of a run in other processes
 
     # ---- defined by subclasses ---------------------------------------------------------------------------------------
 
@@ -146,6 +147,9 @@ class BaseFinetuning(Callback):
     def begin_anew(self, trainer: TrainerAPI) -> None:
         self._lt_last = {}
 
+    def take_over(self, trainer: TrainerAPI) -> None:
+        self._lt_last = self._lt_elsewhere
+
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Freeze, before the optimizers are made."""
         if stage == "fit" and hasattr(trainer.strategy, "whole_module"):  # SupportsStages
@@ -158,6 +162,10 @@ class BaseFinetuning(Callback):
         if stage == "fit":
             self._lt_trainer, self._lt_module = trainer, pl_module
             self.freeze_before_training(pl_module)
+
+    def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Train what was trained at the end of the fit that this one continues."""
+        BaseFinetuning.load_state_dict(self, self._lt_last)
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         trained = {name for name, p in pl_module.named_parameters() if p.requires_grad}
@@ -190,6 +198,7 @@ class BaseFinetuning(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Unfreeze the layers that were, and give the optimizers their groups, before their own states are loaded."""
+        self._lt_elsewhere = state_dict
         metadata = state_dict.get("internal_optimizer_metadata", {})
         saved = state_dict.get("groups") or [[group["params"] for group in groups] for groups in metadata.values()]
         if self._lt_module is None or self._lt_trainer is None or not saved:

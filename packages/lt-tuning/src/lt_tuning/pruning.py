@@ -66,6 +66,7 @@ class ModelPruning(Callback):
     """
 
     PARAMETER_NAMES = ("weight", "bias")
+    changes_weights = True
 
     @checks_arguments
     def __init__(
@@ -99,6 +100,8 @@ class ModelPruning(Callback):
         self._lt_at_epoch_end = prune_on_train_epoch_end
         self._lt_pruned: list[tuple[str, nn.Module, str]] = []
         self._lt_first_values: dict[str, Tensor] = {}
+        self._lt_last_masks: dict[str, Tensor] = {}
+        self._lt_loaded_masks: dict[str, Tensor] = {}
         self._lt_trains = False
 
     # ---- state -------------------------------------------------------------------------------------------------------
@@ -131,7 +134,7 @@ class ModelPruning(Callback):
         checkpoint["state_dict"] = weights
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._lt_first_values = dict(state_dict["first_values"])
+        self._lt_first_values, self._lt_loaded_masks = dict(state_dict["first_values"]), dict(state_dict["masks"])
         for key, layer, name in self._lt_pruned if self._lt_trains else ():  # a test has loaded plain weights
             if key not in state_dict["masks"]:
                 continue
@@ -152,7 +155,10 @@ class ModelPruning(Callback):
         checkpoint["state_dict"] = weights
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
-        self._lt_pruned, self._lt_first_values = [], {}
+        self._lt_pruned, self._lt_first_values, self._lt_last_masks = [], {}, {}
+
+    def take_over(self, trainer: TrainerAPI) -> None:
+        self._lt_last_masks = self._lt_loaded_masks
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
@@ -168,9 +174,15 @@ class ModelPruning(Callback):
                 f"{self._parameter_names}). Name layers by parameters_to_prune.",
                 code="LT178",
             )
-        if self._lt_use_lottery and not self._lt_resample:
+        if self._lt_use_lottery and not self._lt_resample and not self._lt_first_values:
             values = ((key, getattr(layer, name).detach().clone()) for key, layer, name in self._lt_pruned)
             self._lt_first_values = dict(values)
+
+    def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Go on with the masks of the fit that this one continues."""
+        for key, layer, name in self._lt_pruned:
+            if key in self._lt_last_masks and not _is_pruned(layer, name):
+                prune.custom_from_mask(layer, name, self._lt_last_masks[key])  # type: ignore[no-untyped-call]
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         if self._lt_at_epoch_end:
@@ -182,6 +194,7 @@ class ModelPruning(Callback):
             self._lt_run(trainer, trainer.current_epoch)
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        self._lt_last_masks = self.state_dict()["masks"]
         if self._lt_make_permanent:
             self.make_pruning_permanent(pl_module)
 

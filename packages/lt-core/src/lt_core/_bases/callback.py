@@ -19,6 +19,8 @@ class CallbackBase:
         role: which of the Trainer's defaults this callback stands in for: ``"progress_bar"``, ``"summary"``,
             ``"checkpoint"``, or none. The default is left out where the user gives one of the same role; for an
             ``"exception_checkpoint"`` it stays, and ``ckpt_path="last"`` searches the ``dirpath`` of both.
+        changes_weights: its ``on_save_checkpoint`` puts other weights into ``checkpoint["state_dict"]``. It is called
+            for files of weights alone too, with nothing but the weights; other callbacks see whole checkpoints only.
         batch_hooks_every: which optimizer steps its training batch hooks must see one by one where several are one
             CUDA graph (``step=GraphSteps(8)``): 1 for each, n for every n-th, 0 for none in particular;
             a subclass with such a hook of its own has 1 where it says nothing.
@@ -30,6 +32,7 @@ class CallbackBase:
     priority: int = 0
     monitors: bool = False
     role: str = ""
+    changes_weights: bool = False
     batch_hooks_every: int = 1
     _lt_logs_as: Any = None  # the module of the present run
     _lt_fitted_in: str = ""  # the name of the last fit's run
@@ -62,9 +65,7 @@ class CallbackBase:
 
     def _lt_log_as(self, module: Any) -> None:
         """Log through ``module`` during its run; None: nowhere."""
-        self.__dict__.pop("_lt_logs_as", None)
-        if module is not None:
-            self._lt_logs_as = module
+        self._lt_logs_as = module
 
     def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
         """Log as ``LightningModule.log`` does; outside of a run nothing happens."""

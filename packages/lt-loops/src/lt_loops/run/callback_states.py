@@ -31,10 +31,16 @@ class CallbackStates(Owner):
         found = {cb.state_key: unsaved.optional(f"the state of {cb.state_key}", cb.state_dict) for cb in every}
         return {key: state for key, state in found.items() if state}
 
-    def call_save_hooks(self, tree: StateDict, unsaved: Unsaved) -> None:
-        """Call ``on_save_checkpoint``; a dict that it returns is the callback's state."""
+    def call_save_hooks(self, tree: StateDict, unsaved: Unsaved, whole: bool) -> None:
+        """Call ``on_save_checkpoint``; a dict that it returns is the callback's state.
+
+        For a file of weights alone call those that change the weights, and take nothing else of what they do.
+        """
+        seen = tree if whole else {"state_dict": tree["state_dict"], "callbacks": {}}
         for callback in self._callbacks:
-            unsaved.optional(f"on_save_checkpoint of {callback.state_key}", partial(self._save, callback, tree))
+            if whole or callback.changes_weights:
+                unsaved.optional(f"on_save_checkpoint of {callback.state_key}", partial(self._save, callback, seen))
+        tree["state_dict"] = seen["state_dict"]
 
     def _save(self, callback: Callback, tree: StateDict) -> None:
         hook = self._hook(callback, "on_save_checkpoint")

@@ -95,7 +95,8 @@ def capture(run: Run, contents: Contents) -> tuple[StateDict, Exception | None]:
             "ranks": ranks,
             "world_size": strategy.world_size,
         }
-        run.callback_states.call_save_hooks(tree, unsaved)
+    run.callback_states.call_save_hooks(tree, unsaved, whole)
+    if whole:
         loaders.call_save_hook(tree, unsaved)
     run.weights.complete(tree, contents, unsaved)
     tree = unsaved.without(tree)

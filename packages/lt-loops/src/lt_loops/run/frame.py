@@ -101,6 +101,13 @@ class Run:
             self.data.continue_from(last.data)
             self.evaluation.continue_from(last.evaluation)
             self.origin.header = last.origin.header
+            if last.strategy.capabilities.returns_results and last.position.step and not job.policy.new_optimizers:
+                warn(
+                    "fit goes on with the weights and counters of the last one, but optimizers and schedulers begin "
+                    "anew: they ended with the processes that trained. Save by ModelCheckpoint(save_last=True) and go "
+                    'on by fit(model, ckpt_path="last"), or start the ranks by strategy="ddp" in a script.',
+                    code="LT694",
+                )
 
     def __getstate__(self) -> StateDict:
         """Leave out the calls of hooks: they are made where a run begins."""
