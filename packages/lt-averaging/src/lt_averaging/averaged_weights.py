@@ -146,7 +146,7 @@ class Ended(NamedTuple):
     """What a fit that ended left: the module has the average, and this the weights that were trained.
 
     Attributes:
-        trained: as :meth:`AveragedWeights.tensors`.
+        trained: as :meth:`AveragedWeights.tensors`, on the CPU.
         num_averaged: updates so far.
         marks: by which the module's weights are known again.
     """
@@ -163,7 +163,8 @@ class Ended(NamedTuple):
             average.copy_to_module()
             return None
         average.swap()
-        return cls(average.tensors(), average.num_averaged, _marks(module))
+        trained = {name: tensor.cpu() for name, tensor in average.tensors().items()}  # a device's memory is freed
+        return cls(trained, average.num_averaged, _marks(module))
 
     def goes_on(self, module: nn.Module) -> bool:
         """Return whether the module still has the average; a user who gave it other weights trains those."""
