@@ -39,11 +39,11 @@ TAKEN_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "OMP_NUM_THRE
 # ------------------------------------------------------------------------------------------------------- in the test
 
 
-def run(command: list[str], *, timeout: float | None = None, check: bool = False, **how: Any) -> Any:
-    """Do what `subprocess.run` does, without its ``input``."""
+def run(command: list[str], *, timeout: float | None = None, check: bool = False, start: Any = None, **how: Any) -> Any:
+    """Do what `subprocess.run` does, without its ``input``; ``start`` is the Popen, by default the one here."""
     if how.pop("capture_output", False):
         how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with Popen(command, **how) as process:
+    with (start or Popen)(command, **how) as process:
         try:
             said = process.communicate(timeout=timeout)
         except BaseException:

@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import torch
+from tests import processes
 
 _spawnv_passfds = multiprocessing.util.spawnv_passfds
 FRESH = (
@@ -77,20 +78,9 @@ class Popen(subprocess.Popen):
         return None
 
 
-def run(command, *, capture_output=False, timeout=None, check=False, **options):
+def run(command, **how):
     """Run a command to its end, as subprocess's does."""
-    if capture_output:
-        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with Popen(command, **options) as process:
-        try:
-            said = process.communicate(timeout=timeout)
-        except BaseException:
-            process.kill()
-            raise
-    done = subprocess.CompletedProcess(command, process.returncode, *said)
-    if check:
-        done.check_returncode()
-    return done
+    return processes.run(command, start=Popen, **how)
 
 
 def spawnv_passfds(path, args, passfds):
