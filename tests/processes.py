@@ -30,8 +30,6 @@ from types import ModuleType
 from typing import Any
 
 ENVIRONMENT = dict(os.environ)
-LIBRARIES: list[str] = []
-"""What the forks of this process's tests have imported beside torch; to be given before the first of them starts."""
 READ_AT_START = ("PYTHON", "TORCH", "PYTORCH", "OMP", "MKL", "LD_", "MALLOC")
 TAKEN_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "OMP_NUM_THREADS"}
 
@@ -130,7 +128,7 @@ def can_fork(how: dict[str, Any], environment: dict[str, str]) -> bool:
 def mother() -> socket.socket:
     """Start the process that is forked, once; return what it is told on."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, __file__, str(its.fileno()), *LIBRARIES]
+    command = [sys.executable, __file__, str(its.fileno())]
     process = subprocess.Popen(command, pass_fds=[its.fileno()], env=ENVIRONMENT, stdin=subprocess.DEVNULL)
     its.close()
 
@@ -226,13 +224,10 @@ def begin(words: list[str], folder: str | None, environment: dict[str, str]) -> 
 if __name__ == "__main__":
     import ctypes
     import gc
-    import importlib
     import runpy
 
     import torch._dynamo  # noqa: F401  (forks have it)
 
-    for library in sys.argv[2:]:
-        importlib.import_module(library)
     gc.collect()
     gc.freeze()
     # half a second of each fork's end would be the end of torch's modules: they stay, out of the interpreter's sight

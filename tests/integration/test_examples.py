@@ -7,15 +7,16 @@ A script runs in a fork of a process that has imported torch: 1 s of processor t
 examples` starts a new Python for each, as a user does; kfold.py, notebooks, and all ranks always are new ones.
 """
 
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests import processes
 from tests.patience import PATIENCE
 
 # not by their import, which takes 3 s in each session that collects this file
@@ -81,9 +82,9 @@ def commands():
         yield from (f"{script.relative_to(EXAMPLES).as_posix()}{arguments}" for arguments in settings)
 
 
-def run(folder, *command, how=subprocess.run):
+def run(folder, *command):
     """Run a command in an empty folder, where its logs and checkpoints go, and return what it printed."""
-    done = how(
+    done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -96,16 +97,48 @@ def run(folder, *command, how=subprocess.run):
     return done.stdout
 
 
+@pytest.fixture(scope="module")
+def run_warm():
+    """Return what runs a script as :func:`run` does, in a fork of a process that has imported torch, and not yet lt."""
+    started = []
+
+    def start():
+        command = [sys.executable, str(Path(__file__).with_name("jobs") / "scripts.py")]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(command, env=env, start_new_session=True, **pipes)
+
+    def run_warm(folder, *command):
+        server = started.pop() if started else start()
+        streams = [folder.with_name(f"{folder.name}.{name}") for name in ("out", "err")]
+        try:
+            order = {"command": command, "folder": str(folder), "streams": list(map(str, streams))}
+            print(json.dumps(order), file=server.stdin, flush=True)
+            status = server.stdout.readline()
+            told, errors = (stream.read_text("utf-8") for stream in streams)
+            assert status == "0\n", told[-2000:] + errors[-6000:]
+        except BaseException:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.communicate()
+            raise
+        started.append(server)
+        return told
+
+    yield run_warm
+    for server in started:
+        server.communicate()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", list(commands()))
-def test_the_example_runs_and_says_what_it_shows(command, tmp_path):
+def test_the_example_runs_and_says_what_it_shows(command, tmp_path, run_warm):
     name, *arguments = command.split()
     for modules in re.findall(r"^# nox needs (.+)$", (EXAMPLES / name).read_text("utf-8"), re.MULTILINE):
         for module in modules.split(", "):
             pytest.importorskip(module)
-    processes.LIBRARIES[:] = "sklearn.datasets", "torchvision"
-    how = subprocess.run if name == "tabular/kfold.py" else processes.run
-    told = run(tmp_path, str(EXAMPLES / name), *arguments, how=how)
+    is_fresh = name == "tabular/kfold.py" or "LT_FRESH" in os.environ or not hasattr(os, "fork")
+    run_script = run if is_fresh else run_warm
+    told = run_script(tmp_path, str(EXAMPLES / name), *arguments)
     print(told)
     assert SAYS[name] in told
 
