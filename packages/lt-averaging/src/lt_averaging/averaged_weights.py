@@ -166,14 +166,14 @@ class Ended(NamedTuple):
         trained = {name: tensor.cpu() for name, tensor in average.tensors().items()}  # a device's memory is freed
         return cls(trained, average.num_averaged, _marks(module))
 
-    def goes_on(self, module: nn.Module) -> bool:
-        """Return whether the module still has the average; a user who gave it other weights trains those."""
-        return _marks(module) == self.marks
+    def take_back(self, average: AveragedWeights, module: nn.Module) -> None:
+        """Let the module have the trained weights again, and ``average``, which was made of it, go on.
 
-    def take_back(self, average: AveragedWeights) -> None:
-        """Let the module have the trained weights again, and ``average``, which was made of it, go on."""
-        average.load(self.trained, self.num_averaged)
-        average.swap()
+        Nothing where the module has not the average any more: a user who gave it other weights trains those.
+        """
+        if _marks(module) == self.marks:  # on the device on which they were taken, where sums are the same to the bit
+            average.load(self.trained, self.num_averaged)
+            average.swap()
 
 
 def _marks(module: nn.Module) -> dict[str, tuple[float, float]]:

@@ -114,10 +114,6 @@ class StochasticWeightAveraging(Callback):
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
-    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        if stage == "fit" and self._lt_ended is not None and not self._lt_ended.goes_on(pl_module):
-            self._lt_ended = None
-
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check that the run can be averaged, and find the first epoch to average."""
         self._lt_check(trainer, pl_module)
@@ -130,7 +126,7 @@ class StochasticWeightAveraging(Callback):
             self._lt_average.load(self._lt_loaded["average_model_state"], int(self._lt_loaded["n_averaged"]))
             self._lt_loaded = None
         if self._lt_ended is not None:
-            self._lt_ended.take_back(self._lt_average)
+            self._lt_ended.take_back(self._lt_average, pl_module)
             self._lt_ended = None
         self._lt_set_epoch(trainer)
 

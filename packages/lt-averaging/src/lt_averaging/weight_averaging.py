@@ -147,10 +147,6 @@ class WeightAveraging(Callback):
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
-    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        if stage == "fit" and self._lt_ended is not None and not self._lt_ended.goes_on(pl_module):
-            self._lt_ended = None
-
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Begin with the present weights, with the checkpoint's average, or where the last fit ended."""
         self._lt_average = AveragedWeights(
@@ -158,7 +154,7 @@ class WeightAveraging(Callback):
         )
         self._lt_swapped = False
         if self._lt_ended is not None:
-            self._lt_ended.take_back(self._lt_average)
+            self._lt_ended.take_back(self._lt_average, pl_module)
             self._lt_ended = None
         if self._lt_loaded is None:
             return

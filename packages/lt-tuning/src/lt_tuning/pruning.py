@@ -101,7 +101,6 @@ class ModelPruning(Callback):
         self._lt_pruned: list[tuple[str, nn.Module, str]] = []
         self._lt_first_values: dict[str, Tensor] = {}
         self._lt_last_masks: dict[str, Tensor] = {}
-        self._lt_loaded_masks: dict[str, Tensor] = {}
         self._lt_trains = False
 
     # ---- state -------------------------------------------------------------------------------------------------------
@@ -134,7 +133,7 @@ class ModelPruning(Callback):
         checkpoint["state_dict"] = weights
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._lt_first_values, self._lt_loaded_masks = dict(state_dict["first_values"]), dict(state_dict["masks"])
+        self._lt_first_values = dict(state_dict["first_values"])
         for key, layer, name in self._lt_pruned if self._lt_trains else ():  # a test has loaded plain weights
             if key not in state_dict["masks"]:
                 continue
@@ -156,9 +155,6 @@ class ModelPruning(Callback):
 
     def begin_anew(self, trainer: TrainerAPI) -> None:
         self._lt_pruned, self._lt_first_values, self._lt_last_masks = [], {}, {}
-
-    def take_over(self, trainer: TrainerAPI) -> None:
-        self._lt_last_masks = self._lt_loaded_masks
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
