@@ -272,7 +272,7 @@ LOGS = [
         ("'a', torch.ones(3)", "shape (3,)", "Log its mean"),
         ("3, 1.0", "3 (int)", "a non-empty string"),
         ("'', 1.0", "''", "a non-empty string"),
-        ("'a', 1.0, reduce_fx='average'", "'average'", "'mean', 'sum', 'min', 'max'"),
+        ("'a', 1.0, reduce_fx='average'", "'average'", "'mean', 'sum', 'min' or 'max'"),
         ("'a', 1.0, batch_size='four'", "batch_size='four'", "how many samples the value stands for"),
     ]
 ] + [

@@ -23,10 +23,6 @@ def data(samples=SAMPLES):
     return TensorDataset(torch.randn(samples, 5, generator=generator, dtype=torch.float64))
 
 
-def log_sum_exp(values):
-    return torch.logsumexp(values, 0)
-
-
 class Rows(Logger):
     """Keeps what it is given."""
 
@@ -59,8 +55,6 @@ class Logs(LightningModule):
         self.log(f"{stage}count", len(values), reduce_fx="sum", **settings)
         self.log(f"{stage}min", values.min(), reduce_fx="min", **settings)
         self.log(f"{stage}max", values.max(), reduce_fx=torch.max, **settings)
-        self.log(f"{stage}callable", torch.logsumexp(values, 0), reduce_fx=log_sum_exp, **settings)
-        self.log(f"{stage}callable_python", torch.logsumexp(values, 0).item(), reduce_fx=log_sum_exp, **settings)
         self.log(f"{stage}weighted", rows[:, 1].sum().item(), batch_size=1, reduce_fx="sum", **settings)
         alone.update(rows[:, 0], rows[:, 1])
         self.log(f"{stage}metric", alone, **settings)
@@ -174,7 +168,6 @@ class Steps(LightningModule):
         if batch_idx % 2 and self.global_rank == 1:  # in another order than on the other ranks
             self.log("zeta", torch.tensor(number), sync_dist=True)
         self.log("mean", torch.tensor(number), sync_dist=True, prog_bar=True)
-        self.log("callable", number, sync_dist=True, reduce_fx=log_sum_exp)
         self.log("forked", number, sync_dist=True, on_epoch=True)
         if batch_idx % 2 and self.global_rank != 1:
             self.log("zeta", torch.tensor(number), sync_dist=True)

@@ -157,8 +157,8 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
             logger: send it to the loggers; default True.
             on_step: send the value of this step (every ``log_every_n_steps`` steps); default True in training batches.
             on_epoch: send the value of the epoch; default True everywhere else.
-            reduce_fx: how an epoch's values become one: ``"mean"`` (weighted by batch size), ``"sum"``, ``"min"``,
-                ``"max"``, or a function of a tensor of shape ``(n,)``.
+            reduce_fx: how an epoch's values become one: ``"mean"`` (weighted by batch size), ``"sum"``, ``"min"`` or
+                ``"max"``, or torch's function of this name.
             enable_graph: kept for compatibility; values are always detached.
             sync_dist: True reduces step values over ranks too (for loggers, and for hooks after a batch that read
                 ``trainer.callback_metrics``), and demands the key on every rank; False leaves even epoch values as

@@ -31,13 +31,12 @@ def merged_sums(states: Sequence[StateDict], module: nn.Module) -> StateDict:
 def _merged(parts: list[StateDict], module: nn.Module) -> StateDict:
     """Return one slot's state from the states of the ranks that logged it."""
     used = [part for part in parts if part["updated"]] or parts[:1]
-    total, count, values = merge(used[0]["given"]["reduce_fx"], used)
+    total, count = merge(used[0]["given"]["reduce_fx"], used)
     metrics = [part["metric"] for part in used if part["metric"]]
     return {
         **used[0],
         "total": total,
         "count": count,
-        "values": values,
         "metric": merged_metric(metrics, _found(used[0]["metric_path"], module)) if metrics else None,
     }
 

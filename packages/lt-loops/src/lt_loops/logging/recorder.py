@@ -465,7 +465,7 @@ class RunRecorder(Recorder):
     def sums_of(self, group: str) -> list[StateDict] | None:
         """Return the sums of an evaluation in hand for :meth:`take_sums`; None where no file can hold one of them."""
         slots = [slot for slot in self._of(group) if slot.updated]
-        if any(callable(s.reduce) or (s.metric is not None and not hasattr(s.metric, "_defaults")) for s in slots):
+        if any(s.metric is not None and not hasattr(s.metric, "_defaults") for s in slots):
             return None
         return [slot.state_dict() for slot in slots]
 

@@ -1,19 +1,14 @@
-"""Reductions of the values of an epoch to one: by name, or by a function of the user's."""
+"""Reductions of the values of an epoch to one."""
 
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from lt_core.errors import LogError
-
-CALLABLE = "<callable>"
-"""In files, in place of a reduction of the user's."""
 
 
 class Reduction(NamedTuple):
@@ -50,40 +45,27 @@ REDUCTIONS = {
 }
 
 
-def joined(reduce: Any, totals: list[Any]) -> Any:
-    """Return one total of several; 0 for a function of the user's, which reduces the values themselves."""
-    if callable(reduce) or reduce == CALLABLE:
-        return 0
+def joined(reduce: str, totals: list[Any]) -> Any:
+    """Return one total of several."""
     return math.nan if any(total != total for total in totals) else REDUCTIONS[reduce].join(totals)
 
 
-def merge(reduce: Any, parts: Sequence[Mapping[str, Any]]) -> tuple[Any, float, list[Any]]:
-    """Return total, count and values of several slots under one name: of ranks, or of runs."""
-    values = [value for part in parts for value in part["values"]]
-    return joined(reduce, [part["total"] for part in parts]), sum(part["count"] for part in parts), values
+def merge(reduce: str, parts: Sequence[Mapping[str, Any]]) -> tuple[Any, float]:
+    """Return total and count of several slots under one name: of ranks, or of runs."""
+    return joined(reduce, [part["total"] for part in parts]), sum(part["count"] for part in parts)
 
 
-def reduction_of(reduce_fx: Any, name: str) -> str | Callable[[Tensor], Tensor]:
-    """Return the name of a reduction, or the function of the user's, for the argument ``reduce_fx``."""
+def reduction_of(reduce_fx: Any, name: str) -> str:
+    """Return the name of a reduction for the argument ``reduce_fx`` of ``self.log(name, ...)``."""
     if isinstance(reduce_fx, str):
         word = {"avg": "mean"}.get(reduce_fx.lower(), reduce_fx.lower())
         if word in REDUCTIONS:
             return word
-    elif callable(reduce_fx):
-        known = (word for word, reduction in REDUCTIONS.items() if any(reduce_fx is f for f in reduction.functions))
-        return next(known, reduce_fx)
+    for word, reduction in REDUCTIONS.items():
+        if any(reduce_fx is function for function in reduction.functions):
+            return word
     raise LogError(
-        f"self.log({name!r}, reduce_fx={reduce_fx!r}): expected 'mean', 'sum', 'min', 'max', or a function from a "
-        "tensor of shape (n,) to a 0-dim tensor.",
+        f"self.log({name!r}, reduce_fx={reduce_fx!r}): expected 'mean', 'sum', 'min' or 'max'. For another reduction "
+        "log a metric object, or collect the values in the module and log the result at the epoch's end.",
         code="LT508",
     )
-
-
-def is_same_function(one: Any, other: Any) -> bool:
-    """Return whether two functions are one that is made anew for each call: a lambda, a partial (with any tensors)."""
-    if isinstance(one, partial) and isinstance(other, partial):
-        plain = partial(tree_map, lambda value: None if hasattr(value, "dtype") else value)
-        mine, theirs = plain((one.args, one.keywords)), plain((other.args, other.keywords))
-        return is_same_function(one.func, other.func) and bool(mine == theirs)
-    name = getattr(one, "__qualname__", None)
-    return one is other or (name is not None and name == getattr(other, "__qualname__", None))

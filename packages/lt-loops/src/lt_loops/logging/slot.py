@@ -14,7 +14,7 @@ from lt_core.errors import LogError
 from lt_core.logging.recorder import Given
 from lt_core.states import Stage
 from lt_loops.logging.metric_state import StateDict, is_metric, merged_metric, metric_state, restore_metric
-from lt_loops.logging.reduction import CALLABLE, REDUCTIONS, is_same_function, joined, merge, reduction_of
+from lt_loops.logging.reduction import REDUCTIONS, joined, merge, reduction_of
 
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
@@ -101,21 +101,19 @@ class Slot:
         self.reset()
 
     def adopts(self, given: Given) -> bool:
-        """Return whether a call with ``given`` means this slot all the same, and take its callable and group if so.
+        """Return whether a call with ``given`` means this slot all the same, and take its settings as written if so.
 
-        That is so for a lambda that is made anew in each step, and after a resume (neither can be in a file).
+        No file holds the group, and ``torch.max`` is in it as ``"max"``.
         """
-        mine = self.given.reduce_fx
-        same = callable(given.reduce_fx) and (mine == CALLABLE or is_same_function(mine, given.reduce_fx))
-        fitted = self.given._replace(reduce_fx=given.reduce_fx if same else mine, sync_dist_group=given.sync_dist_group)
-        if fitted != given:
+        fitted = self.given._replace(reduce_fx=given.reduce_fx, sync_dist_group=given.sync_dist_group)
+        if fitted != given or self.reduce != reduction_of(given.reduce_fx, self.name):
             return False
-        self.given, self.reduce = given, reduction_of(given.reduce_fx, self.name)
+        self.given = given
         return True
 
     def reset(self) -> None:
         """Start a new epoch; the recorder resets the metric object."""
-        self.total: Any = 0 if callable(self.reduce) else REDUCTIONS[self.reduce].zero
+        self.total: Any = REDUCTIONS[self.reduce].zero
         self.count: float = 0
         self.updated = self.fresh = self.closed = self.published = False
         self.last: Any = None
@@ -123,7 +121,6 @@ class Slot:
         self._restored: StateDict | None = None
         self._pending: list[Tensor] = []
         self._weights: list[float] = []
-        self._values: list[Any] = []
 
     # ---- the step ----------------------------------------------------------------------------------------------------
 
@@ -157,10 +154,7 @@ class Slot:
                 self.total += number * weight
                 self.count += weight
         elif self.on_epoch:
-            if callable(self.reduce):
-                self._values.append(number)
-            else:
-                self.total = REDUCTIONS[self.reduce].add(self.total, number)
+            self.total = REDUCTIONS[self.reduce].add(self.total, number)
 
     def _keep(self, value: Tensor, batch_size: int | None) -> None:
         if value.numel() != 1:
@@ -190,9 +184,7 @@ class Slot:
             )
             wide = wide * weights.to(wide.device, non_blocking=True)
             self.count += sum(self._weights)
-        if callable(self.reduce):
-            self._values.extend(self._pending)
-        elif (reduction := REDUCTIONS[self.reduce]).add is operator.add:
+        if (reduction := REDUCTIONS[self.reduce]).add is operator.add:
             self.total = self.total + wide.sum()
         else:
             is_first = not isinstance(self.total, Tensor) and math.isinf(self.total)
@@ -293,8 +285,8 @@ class Slot:
     def epoch_value(self) -> Any:
         """Return the value of the epoch so far."""
         if self.metric is not None:
-            total = 0 if callable(self.reduce) else self.total - REDUCTIONS[self.reduce].zero
-            if self._pending or self._values or (total and total == total):  # inf less inf is NaN
+            total = self.total - REDUCTIONS[self.reduce].zero
+            if self._pending or (total and total == total):  # inf less inf is NaN
                 self._refuse_second("numbers beside it")
             return self._check_single(self.metric.compute())
         self._sum_pending()
@@ -303,25 +295,13 @@ class Slot:
             total = total.to(accumulation_dtype(total.device))
         elif self.weighted and last.__class__ is float and self.count and total == last * self.count:
             return self._typed(last)  # the mean of one value is that value, which a product and a quotient may not be
-        return self._value_of(total, self.count, self._values)
+        return self._value_of(total, self.count)
 
-    def _value_of(self, total: Any, count: float, values: list[Any]) -> Any:
-        """Return the reduced value of totals, or of all values by a function of the user's."""
-        if callable(self.reduce):
-            return self._reduced(values)
+    def _value_of(self, total: Any, count: float) -> Any:
+        """Return the reduced value of totals."""
         if self.reduce == "mean":
             total = total / count if count else math.nan
         return self._typed(total)
-
-    def _reduced(self, values: list[Any]) -> Any:
-        """Reduce ``values`` by the user's function, in the type in which they were logged."""
-        assert callable(self.reduce)
-        if any(isinstance(value, Tensor) for value in values):
-            return self.reduce(torch.stack([torch.as_tensor(value) for value in values]))
-        if self.dtype is not None and self.dtype.is_floating_point:
-            return self.reduce(torch.tensor(values, dtype=_shown(self.dtype, self.dtype)))
-        fractions = any(isinstance(value, float) for value in values)
-        return self.reduce(torch.tensor(values, dtype=torch.float64 if fractions else None))
 
     def _typed(self, number: Any) -> Any:
         if isinstance(number, Tensor):
@@ -337,15 +317,13 @@ class Slot:
     def to_wire(self) -> StateDict:
         """Return the totals as plain numbers, for the exchange between ranks."""
         self._sum_pending()
-        reduce_fx = CALLABLE if callable(self.reduce) else self.reduce
         return {
             **self.key._asdict(),
-            "given": self.given._replace(reduce_fx=reduce_fx, sync_dist_group=None)._asdict(),
+            "given": self.given._replace(reduce_fx=self.reduce, sync_dist_group=None)._asdict(),
             "dtype": str(self.dtype).removeprefix("torch.") if self.dtype else None,
             "metric_path": self._metric_path(),
             "total": as_number(self.total),
             "count": self.count,
-            "values": [*map(as_number, self._values)],
             "required": bool(self.given.sync_dist),
         }
 
@@ -361,14 +339,13 @@ class Slot:
             if parts is None or self.metric is not None:
                 self._closed_value = self.epoch_value()
             else:
-                total, count, values = merge(self.reduce, parts)
-                self._closed_value = self._value_of(total, count, values)
+                self._closed_value = self._value_of(*merge(self.reduce, parts))
             self.closed = True
         return self._closed_value
 
     def reduce_plain(self, values: list[Any]) -> Any:
         """Return one step's values of all ranks reduced to one."""
-        return self._value_of(joined(self.reduce, values), len(values), values)
+        return self._value_of(joined(self.reduce, values), len(values))
 
     def reduce_column(self, values: Tensor, present: Tensor) -> Any:
         """Return one step's values of all ranks reduced to one; where they are on a device, it stays there.
@@ -377,8 +354,6 @@ class Slot:
             values: of shape ``(ranks,)``.
             present: of the same shape: 1 where the rank has a value, else 0.
         """
-        if callable(self.reduce):
-            return self._reduced(list(values[present > 0].unbind()))
         reduction = REDUCTIONS[self.reduce]
         total = reduction.over(torch.where(present > 0, values, reduction.zero))
         reduced = total / present.sum() if self.reduce == "mean" else total
@@ -409,17 +384,12 @@ class Slot:
     @classmethod
     def from_state(cls, state: StateDict, context: SlotContext) -> Slot:
         """Make the slot that :meth:`state_dict` described."""
-        given = Given(**state["given"])
-        is_unknown = given.reduce_fx == CALLABLE
-        key = Key(state["phase"], state["loader"], state["name"])
-        slot = cls(key, given._replace(reduce_fx="mean") if is_unknown else given, context)
-        slot.total, slot.count, slot._values = state["total"], state["count"], list(state["values"])
+        slot = cls(Key(state["phase"], state["loader"], state["name"]), Given(**state["given"]), context)
+        slot.total, slot.count = state["total"], state["count"]
         slot.last, slot.updated, slot._restored = state.get("last"), state.get("updated", False), state.get("metric")
         if slot._restored and state.get("metric_path") and context.module is not None:
             slot._restore_metric(context.module.get_submodule(state["metric_path"]))
         slot.dtype = getattr(torch, state["dtype"]) if state["dtype"] else None
-        if is_unknown:
-            slot.given, slot.reduce, slot.weighted = given, _unknown_function, False
         return slot
 
 
@@ -450,11 +420,6 @@ class SingleSlot(Slot):
             self.total = self.total + value * weight
             self.count += weight
         self._pending, self._weights = [], []
-
-
-def _unknown_function(values: Tensor) -> Tensor:
-    """Stand for a user's reduction after a resume; the next call of ``self.log`` brings the real one."""
-    return values[-1]
 
 
 def as_number(value: Any) -> Any:
