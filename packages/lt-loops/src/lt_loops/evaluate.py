@@ -9,10 +9,8 @@ from typing import Any
 import torch
 
 from lt_core.batch import move_to_device
-from lt_core.callback import Callback
 from lt_core.data import Feed
 from lt_core.errors import warn
-from lt_core.interface import is_overridden
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.states import Stage
@@ -23,7 +21,7 @@ from lt_loops.run.feeds import eval_limits
 from lt_loops.run.frame import Run
 from lt_loops.run.signals import ended_by_signal
 from lt_loops.session import Session
-from lt_loops.setup.hooks import OFFERED, HookCalls, check_takes_index, defines, fitted
+from lt_loops.setup.hooks import OFFERED, check_takes_index, defines, fitted
 from lt_loops.step.groups import batch_done_of
 
 
@@ -69,19 +67,14 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
     if repeats:
         run.evaluation.begin()
-    done = run.evaluation.batches_before(feeds) if repeats else 0
     with ExitStack() as after:
         # after inference mode, and however it ends: tensors made in it cannot be added to in training
         after.callback(recorder.reset, group)
         after.enter_context(model_in_eval_mode(run.module, recorder, word))
         after.enter_context(run.without_gradients())
-        for _ in read(run, group, feeds, limit, done):
-            done += 1
+        for _ in read(run, group, feeds, limit):
+            pass
         complete = not (repeats and run.stopping.leaving)
-        # a resume repeats a validation whole where hooks have gathered from batches: no file holds that
-        gathers = complete or _gathers(run.hooks, run.module, run.callbacks)
-        if not gathers and (sums := recorder.sums_of(group)) is not None:
-            run.evaluation.keep_partial(done, feeds, sums)
         # before the hook, which reads callback_metrics, and again after it for its own values
         values = recorder.epoch_values(group, run.hooks[f"on_{word}_epoch_end"]) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
@@ -168,21 +161,11 @@ def _in_order(strategy: Strategy, feeds: list[Feed], collected: list[list[Any]])
     return [feed.in_order([outputs[i] for outputs in by_part]) for i, feed in enumerate(feeds)]
 
 
-def _gathers(hooks: HookCalls, module: LightningModule, callbacks: list[Callback]) -> bool:
-    """Return whether a hook at a validation's end may use values gathered from its batches, which no file holds."""
-    if hooks["on_validation_epoch_end"] or defines(module, "on_validation_end"):
-        return True
-    batch_ends = (cb for cb in callbacks if is_overridden(cb, "on_validation_batch_end", Callback))
-    return any(cb.role != "progress_bar" and is_overridden(cb, "on_validation_end", Callback) for cb in batch_ends)
-
-
-def read(
-    run: Run, group: str, feeds: list[Feed], limit: int | None = None, skip: int = 0
-) -> Generator[tuple[int, Any]]:
+def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> Generator[tuple[int, Any]]:
     """Call the hooks that begin; yield the number of the loader and the step's output, batch by batch.
 
     A signal ends it after a batch, of several ranks after the same one; inside ``fit`` they agree between two batches
-    of training. The first ``skip`` batches, which an earlier run did, are read and dropped.
+    of training.
     """
     total, policy = 0, run.job.policy
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
@@ -218,12 +201,7 @@ def read(
             iterator = early.pop(feed, None) or opened(feed)  # a hook may have had it reloaded
             stepping, uneven = recorder.stepping, feed.uneven
             most = most if limit is None else min(limit, most)
-            batches = enumerate(run.measured(islice(iterator, None if most == inf else int(most))))
-            if total < skip:
-                total += sum(1 for _ in islice(batches, skip - total))
-                if total == skip:  # not before: reading them has used the random generators
-                    run.evaluation.resume_partial(recorder.take_sums)
-            for index, batch in batches:
+            for index, batch in enumerate(run.measured(islice(iterator, None if most == inf else int(most)))):
                 recorder.batch, arguments = batch, (batch, index, loader_idx)
                 stands_in = uneven and feed.weight == 0.0  # no sample is left here: for the other ranks
                 if stands_in:

@@ -451,7 +451,7 @@ class RunRecorder(Recorder):
     def load_state_dict(self, state: StateDict) -> None:
         """Restore :meth:`state_dict`; metric objects get their state when they are logged next.
 
-        Sums of an evaluation are left out: a resume repeats it, or has them elsewhere.
+        Sums of an evaluation are left out: a resume repeats it.
         """
         for saved in chain.from_iterable(page["slots"] for page in state["pages"]):
             if PHASES[saved["phase"]].group == Stage.TRAIN:
@@ -461,18 +461,6 @@ class RunRecorder(Recorder):
         self.take_published(state["values"])
         if self.module is not None:
             restore_metrics_of(self.module, state.get("metrics", {}))
-
-    def sums_of(self, group: str) -> list[StateDict] | None:
-        """Return the sums of an evaluation in hand for :meth:`take_sums`; None where no file can hold one of them."""
-        slots = [slot for slot in self._of(group) if slot.updated]
-        if any(s.metric is not None and not hasattr(s.metric, "_defaults") for s in slots):
-            return None
-        return [slot.state_dict() for slot in slots]
-
-    def take_sums(self, sums: list[StateDict]) -> None:
-        """Go on with the sums of an evaluation that another run began."""
-        for saved in sums:
-            self._slot_from(saved)
 
     def _slot_from(self, saved: StateDict) -> Slot:
         """Put a slot of an earlier run in its place, with its sums."""

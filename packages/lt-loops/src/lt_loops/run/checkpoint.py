@@ -139,7 +139,6 @@ RESTORED: tuple[tuple[Stage, str, str, Callable[[Any, Saved], None]], ...] = (
     ("after on_fit_start", "optimizers and schedulers", "training", Training.load_optimizers),
     ("at last", "precision, unfinished window and state of the step", "training", Training.load_window),
     ("at last", "state of the strategy", "weights", Weights.load_strategy),
-    ("at last", "unfinished validation", "evaluation", Evaluation.load_partial),
     ("at last", "sums of metrics", "log", Log.load_sums),
     ("at last", "place in the data and random generators", "data", TrainingData.load_place),
 )

@@ -1,49 +1,27 @@
-"""When a fit validates, the feeds of validation, test and prediction, and validations that a signal ended."""
+"""When a fit validates, and the feeds of validation, test and prediction."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NamedTuple
-
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from lt_core.data import Feed
 from lt_core.duration import SLACK, AgreedTime, Duration, Every
 from lt_core.errors import ConfigError, warn
-from lt_core.seed import capture_generators, restore_generators
+from lt_core.seed import capture_generators
 from lt_loops.run.elapsed import Elapsed, counted_by
-from lt_loops.run.feeds import Feeds, eval_limits
+from lt_loops.run.feeds import Feeds
 from lt_loops.run.job import Context, Owner
 from lt_loops.setup.hooks import defines
 from lt_loops.state.origin import Saved, StateDict
 from lt_loops.state.position import NEVER
 
 
-class PartialValidation(NamedTuple):
-    """The batches of a validation that a signal ended, which a resume need not repeat.
-
-    Attributes:
-        place: which validation it is.
-        batches: done, of all loaders together.
-        sums: of their logged values.
-        generators: from which the next batch draws.
-        steps: rows of step values that were sent, by stage.
-    """
-
-    place: list[Any]
-    batches: int
-    sums: list[StateDict]
-    generators: StateDict
-    steps: dict[str, int]
-
-
 class Evaluation(Owner):
     """Says when a validation is due, keeps the feeds, counts the batches that were logged.
 
     While a validation inside ``fit`` runs, checkpoints hold the state from before it: a run that ends in it, and
-    resumes, does it again; but for the batches that were done, where their sums are kept (:meth:`keep_partial`).
+    resumes, does it again.
 
     Attributes:
         before: generators and steps at the begin of a validation inside ``fit`` that did not come to its end.
@@ -57,7 +35,6 @@ class Evaluation(Owner):
         self._made: dict[str, list[Feed]] = {}
         self._steps: dict[str, int] = {}
         self.before: tuple[StateDict, dict[str, int]] | None = None
-        self._partial: PartialValidation | None = None
 
     def __getstate__(self) -> StateDict:
         return {**vars(self), "_made": {}}
@@ -203,36 +180,6 @@ class Evaluation(Owner):
         """Note the state of now, which checkpoints hold until a validation inside ``fit`` comes to its end."""
         self.before = capture_generators(), dict(self._steps)
 
-    def keep_partial(self, batches: int, feeds: list[Feed], sums: list[StateDict]) -> None:
-        """Note where a signal ends this validation, so that a resume goes on with the next batch.
-
-        ``batches`` are done, of all loaders together. Where a loader might read another order next time, nothing is
-        noted.
-        """
-        if all(_reads_the_same_again(feed.loader) for feed in feeds):
-            self._partial = PartialValidation(
-                self._place(feeds), batches, sums, capture_generators(), dict(self._steps)
-            )
-
-    def batches_before(self, feeds: list[Feed]) -> int:
-        """Return how many batches of the validation that begins were done by a run that a signal ended in it."""
-        if self._partial is not None and self._partial.place != self._place(feeds):
-            self._partial = None  # another validation, or other data
-        return 0 if self._partial is None else self._partial.batches
-
-    def resume_partial(self, take_sums: Callable[[list[StateDict]], None]) -> None:
-        assert self._partial is not None
-        partial, self._partial = self._partial, None
-        self._steps.update(partial.steps)
-        take_sums(partial.sums)
-        restore_generators(partial.generators)
-
-    def _place(self, feeds: list[Feed]) -> list[Any]:
-        """Return the mark of one validation: when it is, how much each loader reads, in which batches."""
-        position, most = self._position, eval_limits(self._limits, "validate", feeds)
-        sizes = [getattr(feed.loader, "batch_size", None) for feed in feeds]
-        return [position.epoch, position.batch, *most, *sizes]
-
     def validated(self) -> None:
         position = self._position
         position.validated, position.validated_seconds = position.batch, position.seconds
@@ -251,31 +198,13 @@ class Evaluation(Owner):
         return {"eval_steps": steps, "val_check_passed": counted_by(self._every)}
 
     def rank_state(self) -> StateDict:
-        """Return the random generators, and the part of a validation that is done."""
-        partial = {} if self._partial is None else {"validation": self._partial._asdict()}
-        return {"generators": capture_generators() if self.before is None else self.before[0], **partial}
+        """Return the random generators."""
+        return {"generators": capture_generators() if self.before is None else self.before[0]}
 
     def load_counts(self, saved: Saved) -> None:
         self._steps.update(saved.shared.get("eval_steps", {}))
         self._every = saved.shared.get("val_check_passed")
 
-    def load_partial(self, saved: Saved) -> None:
-        """Go on with a validation that a signal ended; on another number of ranks it is repeated."""
-        partial = saved.own.get("validation") if saved.same_ranks else None
-        self._partial = None if partial is None else PartialValidation(**partial)
-
     def continue_from(self, last: Evaluation) -> None:
         self._steps.update(last._steps)
         self._every = counted_by(last._every)
-
-
-def _reads_the_same_again(loader: Any) -> bool:
-    """Return whether a loader reads the same batches in the same order when torch's generator is put back."""
-    if isinstance(loader, (list, tuple)):
-        return True
-    # exact types here and below: a subclass may read otherwise
-    if type(loader) is not DataLoader or isinstance(loader.dataset, IterableDataset):
-        return False
-    sampler = loader.sampler
-    shuffles = type(sampler) is RandomSampler and sampler.generator is None
-    return type(loader.batch_sampler) in (BatchSampler, type(None)) and (type(sampler) is SequentialSampler or shuffles)
