@@ -10,7 +10,7 @@ import torch
 
 from lt_core import Placement, plugins
 from lt_core.errors import ConfigError
-from lt_strategies import DDP, Cuda, Mps, Xla
+from lt_strategies import DDP, Cuda, Mps
 from lt_strategies.group import default_backend
 from lt_testing import AcceleratorKit
 
@@ -23,11 +23,6 @@ class TestCuda(AcceleratorKit):
 class TestMps(AcceleratorKit):
     def make_accelerator(self):
         return Mps()
-
-
-class TestXla(AcceleratorKit):
-    def make_accelerator(self):
-        return Xla()
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_a_name_is_known_by_its_package(group, name, package):
         ("loggers", "wandb", "lt-loggers[wandb]"),
         ("loggers", "csv", "lt-loggers"),
         ("checkpoint_io", "sharded", "lt-checkpoint[sharded]"),
-        ("strategies", "xla_spmd", "lt-strategies"),
+        ("strategies", "xla_spmd", "lt-xla"),
         ("profilers", "xla", "lt-profilers"),
     ],
 )

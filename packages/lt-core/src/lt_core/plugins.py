@@ -76,12 +76,14 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
         lt-compat: single_device single_tpu single_xla xla_debug
         lt-parallel: fsdp model_parallel pipeline
         lt-strategies: ddp ddp_find_unused_parameters_false ddp_find_unused_parameters_true ddp_fork ddp_notebook
-        lt-strategies: ddp_spawn xla_launch xla_spmd
-        lt-strategies[xla]: xla
+        lt-strategies: ddp_spawn
+        lt-xla: xla_launch xla_spmd
+        lt-xla[xla]: xla
     """,
     "accelerators": """
-        lt-strategies: cuda gpu mps tpu
-        lt-strategies[xla]: xla
+        lt-strategies: cuda gpu mps
+        lt-xla: tpu
+        lt-xla[xla]: xla
     """,
     "precision": """
         lt-lowbits[bitsandbytes]: bitsandbytes
@@ -92,7 +94,7 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
     "launchers": """
         lt-parallel: simulate
         lt-strategies: fork forkserver script spawn
-        lt-strategies[xla]: xla
+        lt-xla[xla]: xla
     """,
     "environments": """
         lt-strategies: kubernetes lsf lt mpi plain slurm torchrun
@@ -167,6 +169,7 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
     """,
     "names of lt_strategies": """
         lt-parallel: FSDP ModelParallel PipelineParallel Pipelined
+        lt-xla: XLA XLAProcesses XLASPMD Xla
     """,
 }
 

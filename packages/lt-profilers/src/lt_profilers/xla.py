@@ -35,7 +35,7 @@ class XLAProfiler(SimpleProfiler):
         self.port = port
         self._lt_server: Any = None
         self._lt_before: dict[str, tuple[int, float]] = {}
-        require_package("XLAProfiler", "torch-xla", "lt-strategies[xla]")
+        require_package("XLAProfiler", "torch-xla", "lt-xla[xla]")
 
     def start(self, stage: str, log_dir: str | None) -> None:
         super().start(stage, log_dir)

@@ -27,10 +27,6 @@ _WHERE = {
     "SpawnLauncher": ".launch.processes",
     "Torchrun": ".environments",
     "TruePrecision": ".precision.dtypes",
-    "XLA": ".xla.spmd",
-    "XLAProcesses": ".xla.processes",
-    "XLASPMD": ".xla.spmd",
-    "Xla": ".xla.device",
     "leave_group": ".group",
 }
 """Each public name, and the module that it comes from."""

@@ -19,9 +19,5 @@ from lt_strategies.launch.script import ScriptLauncher as ScriptLauncher
 from lt_strategies.precision.dtypes import Mixed as Mixed
 from lt_strategies.precision.dtypes import ScaledMixed as ScaledMixed
 from lt_strategies.precision.dtypes import TruePrecision as TruePrecision
-from lt_strategies.xla.device import Xla as Xla
-from lt_strategies.xla.processes import XLAProcesses as XLAProcesses
-from lt_strategies.xla.spmd import XLA as XLA
-from lt_strategies.xla.spmd import XLASPMD as XLASPMD
 
 __version__: str

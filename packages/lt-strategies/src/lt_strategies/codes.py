@@ -9,6 +9,5 @@ WARNINGS: frozenset[str] = frozenset(
         "LT712",
         "LT728",
         "LT736",
-        "LT755",
     }
 )

@@ -6,8 +6,8 @@ from lt_core.accelerator import Cpu as CPUAccelerator
 from lt_strategies.accelerators.cuda import Cuda as CUDAAccelerator
 from lt_strategies.accelerators.cuda import Cuda as GPUAccelerator
 from lt_strategies.accelerators.mps import Mps as MPSAccelerator
-from lt_strategies.xla.device import Xla as TPUAccelerator
-from lt_strategies.xla.device import Xla as XLAAccelerator
+from lt_xla.device import Xla as TPUAccelerator
+from lt_xla.device import Xla as XLAAccelerator
 
 __all__ = [
     "Accelerator",

@@ -5,7 +5,7 @@ from lt_strategies.launch.processes import ForkLauncher as ForkLauncher
 from lt_strategies.launch.processes import ForkserverLauncher as ForkserverLauncher
 from lt_strategies.launch.processes import SpawnLauncher as SpawnLauncher
 from lt_strategies.launch.script import ScriptLauncher as ScriptLauncher
-from lt_strategies.xla.processes import XLAProcesses as XLAProcesses
+from lt_xla.processes import XLAProcesses as XLAProcesses
 
 __all__ = [
     "ForkLauncher",

@@ -23,8 +23,8 @@ NAMES: dict[str, dict[str, str]] = {
         "CUDAAccelerator": "lt_strategies.accelerators.cuda:Cuda",
         "GPUAccelerator": "lt_strategies.accelerators.cuda:Cuda",
         "MPSAccelerator": "lt_strategies.accelerators.mps:Mps",
-        "TPUAccelerator": "lt_strategies.xla.device:Xla",
-        "XLAAccelerator": "lt_strategies.xla.device:Xla",
+        "TPUAccelerator": "lt_xla.device:Xla",
+        "XLAAccelerator": "lt_xla.device:Xla",
         "find_usable_cuda_devices": "lt_compat.lightning.utilities:find_usable_cuda_devices",
     },
     "callbacks": {
@@ -126,7 +126,7 @@ NAMES: dict[str, dict[str, str]] = {
         "Launcher": "lt_core.launcher:Launcher",
         "ScriptLauncher": "lt_strategies.launch.script:ScriptLauncher",
         "SpawnLauncher": "lt_strategies.launch.processes:SpawnLauncher",
-        "XLAProcesses": "lt_strategies.xla.processes:XLAProcesses",
+        "XLAProcesses": "lt_xla.processes:XLAProcesses",
     },
     "loggers": {
         "CSVLogger": "lt_loggers:CSVLogger",
@@ -219,9 +219,9 @@ NAMES: dict[str, dict[str, str]] = {
         "Pipelined": "lt_parallel.pipelined:Pipelined",
         "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
         "Strategy": "lt_core.strategy:Strategy",
-        "XLA": "lt_strategies.xla.spmd:XLA",
-        "XLASPMD": "lt_strategies.xla.spmd:XLASPMD",
-        "XLAStrategy": "lt_strategies.xla.spmd:XLA",
+        "XLA": "lt_xla.spmd:XLA",
+        "XLASPMD": "lt_xla.spmd:XLASPMD",
+        "XLAStrategy": "lt_xla.spmd:XLA",
         "leave_group": "lt_strategies:leave_group",
     },
     "testing": {

@@ -14,9 +14,9 @@ from lt_strategies.ddp import ddp_spawn as DDPSpawnStrategy
 from lt_strategies.distributed import Distributed as Distributed
 from lt_strategies.distributed import Distributed as ParallelStrategy
 from lt_strategies.group import leave_group as leave_group
-from lt_strategies.xla.spmd import XLA as XLA
-from lt_strategies.xla.spmd import XLA as XLAStrategy
-from lt_strategies.xla.spmd import XLASPMD as XLASPMD
+from lt_xla.spmd import XLA as XLA
+from lt_xla.spmd import XLA as XLAStrategy
+from lt_xla.spmd import XLASPMD as XLASPMD
 
 __all__ = [
     "DDP",

@@ -16,7 +16,7 @@ _OF_LT = {
     "CPUAccelerator": "lt_core.accelerator:Cpu",
     "CUDAAccelerator": "lt_strategies.accelerators.cuda:Cuda",
     "MPSAccelerator": "lt_strategies.accelerators.mps:Mps",
-    "XLAAccelerator": "lt_strategies.xla.device:Xla",
+    "XLAAccelerator": "lt_xla.device:Xla",
 }
 
 

@@ -40,7 +40,7 @@ _STRATEGIES = {
     "ParallelStrategy": "lt_strategies.distributed:Distributed",
     "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
     "Strategy": "lt_core.strategy:Strategy",
-    "XLAStrategy": "lt_strategies.xla.spmd:XLA",
+    "XLAStrategy": "lt_xla.spmd:XLA",
 }
 
 

@@ -1,1 +1,1 @@
-"""Devices of torch itself beside the CPU; torch-xla's are in :mod:`lt_strategies.xla`."""
+"""Devices of torch itself beside the CPU; torch-xla's are in lt-xla."""

@@ -15,24 +15,30 @@ from torch import nn
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, LtWarning, RankError
 from lt_core.launcher import RunResult
-from lt_core.plugins import install_hint
+from lt_core.plugins import install_hint, load
 from lt_core.strategy import Placement
-from lt_strategies import XLA, Mixed, Torchrun, Xla, XLAProcesses
-from lt_strategies.xla.processes import XlaLauncher, check_world
+from lt_testing import AcceleratorKit
 from lt_testing.strategy.bench import Bench, SmallNet
+from lt_xla import XLA, Xla, XLAProcesses
+from lt_xla.processes import XlaLauncher, check_world
 
 NEEDS_XLA = pytest.mark.xla
+
+
+class TestXla(AcceleratorKit):
+    def make_accelerator(self):
+        return Xla()
 
 
 @pytest.mark.skipif(find_spec("torch_xla") is not None, reason="torch-xla is here")
 def test_without_torch_xla_the_reason_says_what_to_install():
     assert not Xla().available()
-    assert install_hint("lt-strategies[xla]") in Xla().unavailable_reason()
+    assert install_hint("lt-xla[xla]") in Xla().unavailable_reason()
 
 
 def test_processes_that_torchrun_started_are_refused_since_each_would_be_alone():
-    environment = Torchrun(world_size=2, local_world_size=2, processes_exist=True)
-    with pytest.raises(ConfigError, match=r"torchrun has started 2 processes.*xla_spmd"):
+    environment = Environment(world_size=2, local_world_size=2, processes_exist=True)  # as torchrun's
+    with pytest.raises(ConfigError, match=r"has started 2 processes.*xla_spmd"):
         XLA().place(Placement(environment=environment))
 
 
@@ -90,7 +96,7 @@ def test_a_fit_compiles_in_its_first_batches_only_also_with_a_schedule(bench, ca
 @NEEDS_XLA
 def test_batches_of_ever_new_shapes_are_warned_about_once(bench):
     strategy = bench.strategy()
-    module, _ = strategy.setup(SmallNet(), None, Mixed())
+    module, _ = strategy.setup(SmallNet(), None, load("precision", "bf16-mixed")())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LtWarning)
         for size in range(1, 41):
@@ -104,7 +110,7 @@ def test_batches_of_ever_new_shapes_are_warned_about_once(bench):
 
 @NEEDS_XLA
 def test_bf16_mixed_computes_the_forward_in_bfloat16(bench):
-    strategy, precision = bench.strategy(), Mixed()
+    strategy, precision = bench.strategy(), load("precision", "bf16-mixed")()
     module, _ = strategy.setup(nn.Linear(4, 2), None, precision)
     assert precision.wrap_step(module)(strategy.to_device(torch.ones(1, 4))).dtype == torch.bfloat16
 
@@ -122,7 +128,7 @@ SPLIT = """
 import torch, torch_xla
 from lt_core.precision import Precision
 from lt_core.strategy import Placement
-from lt_strategies import XLASPMD, Xla
+from lt_xla import XLASPMD, Xla
 strategy = XLASPMD()
 strategy.place(Placement(accelerator=Xla()))
 strategy.open()

@@ -1,4 +1,4 @@
-"""TPUs, and whatever else torch-xla drives (``lt-strategies[xla]``)."""
+"""TPUs, and whatever else torch-xla drives (``lt-xla[xla]``)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _missing_library() -> str:
     try:
         library = version("torch-xla")
     except PackageNotFoundError:
-        return f"torch-xla is not installed: {install_hint('lt-strategies[xla]')}"
+        return f"torch-xla is not installed: {install_hint('lt-xla[xla]')}"
     ours, theirs = (text.split(".")[:2] for text in (torch.__version__, library))
     if ours != theirs:
         return f"torch-xla {library} goes with torch {'.'.join(theirs)}, and {torch.__version__} is installed"

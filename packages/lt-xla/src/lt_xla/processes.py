@@ -22,7 +22,7 @@ from lt_core.precision import Precision
 from lt_core.ranks import Ranks
 from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Capabilities, Placement, Strategy
-from lt_strategies.xla.spmd import XLA
+from lt_xla.spmd import XLA
 
 __all__ = ["XLAProcesses", "XlaLauncher", "check_world"]
 
