@@ -288,6 +288,13 @@ class FSDP(Distributed):
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients; where several ranks hold the same they are averaged here, the others on the way."""
         super().backward(loss, *args, **kwargs)
+        if (inputs := kwargs.get("inputs")) is not None and all(p.grad is None for p in inputs):
+            raise ConfigError(
+                "backward(inputs=...) reached none of these parameters: layers of shards are gathered before they are "
+                "used, and only what was gathered is in the graph. Leave inputs= out, and keep the others' gradients "
+                "away by self.toggle_optimizer(optimizer), or by its zero_grad() before its own backward.",
+                code="LT778",
+            )
         if self._lt_syncs:
             for ranks, shared in self._lt_shared:
                 self.average_gradients(shared, ranks)

@@ -4,11 +4,12 @@ The accumulated and several plans are made of these two blocks; closure.py puts 
 """
 
 import inspect
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from torch import Tensor
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from lt_core.errors import HookError
@@ -42,8 +43,9 @@ class Window(RunningStep):
         self.own = {name: params_of(o) for name, o in zip(self.names or [], plan.optimizers, strict=False)}
         self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not direct
         # a hook may end the epoch in the middle of a window; gradients of shards cannot be reduced afterwards
-        starts = run.hooks["on_train_batch_start"] if self.strategy.capabilities.sharded_parameters else ()
-        self.always_syncs = any(map(_may_end_epoch, starts))
+        self.sharded = self.strategy.capabilities.sharded_parameters
+        starts = run.hooks["on_train_batch_start"] if self.sharded else ()
+        self.always_syncs = any(map(_may_end_epoch, starts)) or bool(self.sharded and self.own)
         # also where this plan goes on with the window of another one
         self.unreduced = self.syncs and not self.always_syncs and self.position.micro > 0
         self.hooked_step = defines(self.module, "optimizer_step")
@@ -106,9 +108,13 @@ class Window(RunningStep):
             if name is None:
                 plan.run_backward(loss)
             else:  # each optimizer's own loss reaches its own parameters only, in any graph
-                inputs = [p for p in self.own[name] if p.requires_grad]
+                how: dict[str, Any] = {"retain_graph": number + 1 < len(losses)}
                 self.backward_to = self.backward_to or _backward_to(self.module, self.strategy)
-                plan.run_backward(loss, by=self.backward_to, inputs=inputs, retain_graph=number + 1 < len(losses))
+                if not self.sharded:
+                    how["inputs"] = [p for p in self.own[name] if p.requires_grad]
+                others = [p for other, params in self.own.items() if other != name for p in params]
+                with _set_aside(others) if self.sharded else nullcontext():
+                    plan.run_backward(loss, by=self.backward_to, **how)
         return output
 
     def _factor(self, weight: Weight | None, share: float) -> Weight:
@@ -175,6 +181,22 @@ class Window(RunningStep):
 
     def _toggled(self, optimizer: Optimizer, sync: bool) -> AbstractContextManager[Any]:
         return self.module.toggled_optimizer(optimizer)
+
+
+@contextmanager
+def _set_aside(params: list[Parameter]) -> Iterator[None]:
+    """Give the parameters their gradients back at the end.
+
+    Of sharded ones the graph holds what was gathered, so that ``backward(inputs=...)`` would reach none of them.
+    """
+    kept = [p.grad for p in params]
+    for p in params:
+        p.grad = None
+    try:
+        yield
+    finally:
+        for p, gradient in zip(params, kept, strict=True):
+            p.grad = gradient
 
 
 def _backward_to(module: LightningModule, strategy: Strategy) -> Callable[..., None]:
