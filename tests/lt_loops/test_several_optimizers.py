@@ -277,6 +277,68 @@ class ManualGAN(GAN):
             gen.step()
 
 
+class Toggling(GAN):
+    """Toggles in its first batch, and leaves that undone."""
+
+    automatic_optimization = False
+    configure_optimizers = GAN.pair
+    begins = True
+
+    def validation_step(self, batch, batch_idx):
+        pass
+
+    def training_step(self, batch, batch_idx):
+        gen, disc = self.optimizers()
+        if self.begins:
+            self.toggle_optimizer(gen)
+            self.begins = False
+            self.how(gen, disc)
+        self.on = {name: {p.requires_grad for p in part.parameters()} for name, part in self.named_children()}
+
+
+def fails(module, gen, disc):
+    raise ArithmeticError
+
+
+def forgets(module, gen, disc):
+    module.trainer.should_stop = True
+
+
+def takes_turns(module, gen, disc):
+    module.toggle_optimizer(disc)
+    assert all(p.requires_grad for p in module.disc.parameters())
+    assert not any(p.requires_grad for p in module.gen.parameters())
+    module.untoggle_optimizer(disc)
+    module.untoggle_optimizer(gen)
+
+
+def nests(module, gen, disc):
+    with disc.toggle_model():
+        assert all(p.requires_grad for p in module.disc.parameters())
+    module.untoggle_optimizer(gen)
+
+
+def evaluates(module, gen, disc):
+    module.inner.validate(module, [(torch.zeros(1, 8), torch.zeros(1))], verbose=False)
+    assert not any(p.requires_grad for p in module.disc.parameters())
+    module.untoggle_optimizer(gen)
+
+
+@pytest.mark.parametrize("how", [fails, forgets, takes_turns, nests, evaluates])
+@pytest.mark.filterwarnings("ignore::lt_core.errors.LtWarning")  # no optimizer is stepped
+def test_gradients_that_a_toggle_turned_off_are_on_again(how, trainer, loader):
+    module = Toggling()
+    Toggling.how, Toggling.inner = how, trainer()
+    frozen = module.gen[0].bias.requires_grad_(False)
+    one = trainer(max_epochs=1)
+    with pytest.raises(ArithmeticError) if how is fails else nullcontext():
+        one.fit(module, loader())
+    assert all(p.requires_grad for p in module.parameters() if p is not frozen)
+    assert not frozen.requires_grad
+    trainer(max_epochs=1).fit(module, loader())
+    assert module.on == {"gen": {True, False}, "disc": {True}}
+
+
 def step_by_hand(module, real, gen, disc, clip=None):
     fake = module.gen(torch.randn(len(real), 4))
     disc.zero_grad()

@@ -28,7 +28,7 @@ from lt_core.trainer import TrainerAPI
 __all__ = ["LightningModule"]
 
 # Private names begin with _lt_: users' modules have attributes called _parts, _ranks, _manual.
-_RUN_ONLY = ("_lt_trainer", "_lt_recorder", "_lt_manual")
+_RUN_ONLY = ("_lt_trainer", "_lt_recorder", "_lt_manual", "_lt_toggled")
 
 
 class LightningModule(ModuleCollectives, ModuleBase[Batch]):
@@ -133,11 +133,18 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         return schedulers[0] if len(schedulers) == 1 else schedulers or None
 
     def toggle_optimizer(self, optimizer: Optimizer | LightningOptimizer) -> None:
-        """Turn gradients off for all parameters that other optimizers hold and this one does not."""
+        """Turn gradients off for all parameters that other optimizers hold and this one does not.
+
+        It lasts until :meth:`untoggle_optimizer`, the next optimizer's turn, or the end of the run.
+        """
+        self._lt_untoggle()
         self.__dict__["_lt_toggled"] = toggle(self.trainer.optimizers, optimizer)
 
     def untoggle_optimizer(self, optimizer: Optimizer | LightningOptimizer) -> None:
         """Undo :meth:`toggle_optimizer`."""
+        self._lt_untoggle()
+
+    def _lt_untoggle(self) -> None:
         for parameter, required in self.__dict__.pop("_lt_toggled", ()):
             parameter.requires_grad_(required)
 
@@ -208,6 +215,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         for part in {*self._lt_parts(), *before}:
             outer = before.get(part, before[self])
             last = part.__dict__.get("_lt_trainer")
+            part._lt_untoggle()  # an exception, or a step without its last line, has left gradients off
             for name in _RUN_ONLY:
                 part.__dict__.pop(name, None)
             own = outer if outer["_lt_recorder"] is not None else {"_lt_trainer": last}
