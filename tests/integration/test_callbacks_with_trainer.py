@@ -108,6 +108,41 @@ def test_a_run_with_a_stateful_callback_resumes_exactly(name):
     assert_resumes_exactly(trainer, Net, lambda: None)
 
 
+class CountsSteps(Net):
+    """A schedule as long as the run, and the batches of a step in each epoch."""
+
+    def configure_optimizers(self):
+        self.estimated, self.windows = self.trainer.estimated_stepping_batches, []
+        optimizer = torch.optim.SGD(self.parameters(), lr=self.lr)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.lr, total_steps=self.estimated)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+    def on_train_epoch_start(self):
+        self.windows.append(self.trainer.accumulate_grad_batches)
+
+
+class Doubles(GradientAccumulationScheduler):
+    def get_accumulate_grad_batches(self, epoch):
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "windows"),
+    [
+        ({"callbacks": [GradientAccumulationScheduler({0: 4, 1: 1})]}, [4, 1, 1]),
+        ({"callbacks": [GradientAccumulationScheduler({1: 3, 2: 8})]}, [1, 3, 8]),
+        ({"callbacks": [Doubles({0: 2})]}, [2, 2, 2]),
+        ({"accumulate_grad_batches": {0: 4, 1: 1}}, [4, 1, 1]),
+        ({"accumulate_grad_batches": 4}, [4, 4, 4]),
+    ],
+)
+def test_the_estimated_steps_are_those_that_a_schedule_of_accumulation_takes(asked, windows):
+    trainer = make_trainer(enable_checkpointing=False, max_epochs=3, **asked)
+    for net in CountsSteps(), CountsSteps():
+        trainer.fit(net)
+        assert (net.windows, net.estimated) == (windows, trainer.global_step)
+
+
 @pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
 def test_a_file_saved_by_hand_after_finetuning_holds_what_goes_on_with_it(tmp_path):
     def fit(epochs, ckpt_path=None):

@@ -17,11 +17,11 @@ class TestGradientAccumulationScheduler(CallbackKit):
 
 def test_accumulation_follows_the_schedule_and_the_trainer_gets_its_own_back():
     callback, trainer = GradientAccumulationScheduler({1: 4, 3: 2}), FakeTrainer()
-    callback.on_fit_start(trainer, trainer.lightning_module)
+    callback.setup(trainer, trainer.lightning_module, "fit")
     seen = []
     for trainer.current_epoch in range(5):
         callback.on_train_epoch_start(trainer, trainer.lightning_module)
-        seen.append(trainer.accumulate_grad_batches)
+        seen.append(trainer.window_of(trainer.current_epoch))
     callback.teardown(trainer, trainer.lightning_module, "fit")
     assert seen == [1, 4, 4, 2, 2]
     assert trainer.accumulate_grad_batches == 1
@@ -29,8 +29,8 @@ def test_accumulation_follows_the_schedule_and_the_trainer_gets_its_own_back():
 
 def test_an_epoch_resumed_in_its_middle_has_its_count():
     callback, trainer = GradientAccumulationScheduler({1: 4}), FakeTrainer(current_epoch=2)
-    callback.on_fit_start(trainer, trainer.lightning_module)
-    assert trainer.accumulate_grad_batches == 4
+    callback.setup(trainer, trainer.lightning_module, "fit")
+    assert trainer.window_of(2) == 4
 
 
 @pytest.mark.parametrize("scheduling", [{}, {-1: 2}, {0: 0}, {0: 1.5}, [4]])
@@ -43,9 +43,9 @@ def test_contradictions_are_refused():
     callback, manual = GradientAccumulationScheduler({0: 2}), LightningModule()
     manual.automatic_optimization = False
     with pytest.raises(ConfigError, match="accumulate_grad_batches=3"):
-        callback.on_fit_start(FakeTrainer(accumulate_grad_batches=3), LightningModule())
+        callback.setup(FakeTrainer(accumulate_grad_batches=3), LightningModule(), "fit")
     with pytest.raises(ConfigError, match="automatic_optimization"):
-        callback.on_fit_start(FakeTrainer(), manual)
+        callback.setup(FakeTrainer(), manual, "fit")
 
 
 def test_a_class_that_a_user_puts_beside_it_is_initialized():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from lt_callbacks.arguments import whole
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
@@ -49,29 +51,33 @@ class GradientAccumulationScheduler(Callback):
         """Return how many batches make one optimizer step in ``epoch``."""
         return self.scheduling[max(start for start in self.epochs if start <= epoch)]
 
-    def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Check for contradictions, and set the count for an epoch that is resumed in its middle."""
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Check for contradictions, and give the Trainer the counts: ``estimated_stepping_batches`` goes by them."""
+        if stage != "fit":
+            return
         if not pl_module.automatic_optimization:
             raise ConfigError(
                 "GradientAccumulationScheduler needs automatic_optimization: with False the module steps its "
                 "optimizers itself. Remove the callback.",
                 code="LT178",
             )
-        count = self.get_accumulate_grad_batches(trainer.current_epoch)
-        if trainer.accumulate_grad_batches != 1:
+        before = trainer.accumulate_grad_batches
+        if before != 1 or trainer.window_of(sys.maxsize) != 1:
             raise ConfigError(
-                f"Trainer(accumulate_grad_batches={trainer.accumulate_grad_batches}) and "
+                f"Trainer(accumulate_grad_batches={before}) and "
                 f"GradientAccumulationScheduler({self.scheduling}) contradict each other. Give it in one place only.",
                 code="LT178",
             )
-        self._lt_before = trainer.accumulate_grad_batches
-        trainer.accumulate_grad_batches = count
+        trainer.accumulate_grad_batches, self._lt_before = self.scheduling, before
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         if self._lt_before is not None:
             trainer.accumulate_grad_batches, self._lt_before = self._lt_before, None
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Set the count of a subclass that has another one than the schedule."""
         count = self.get_accumulate_grad_batches(trainer.current_epoch)
-        if count != trainer.accumulate_grad_batches:
+        if count != trainer.window_of(trainer.current_epoch):
             trainer.accumulate_grad_batches = count
+
+    on_fit_start = on_train_epoch_start  # for an epoch that is resumed in its middle

@@ -91,7 +91,11 @@ class Limit:
         self.name, self.__doc__ = name, f"{ARGUMENTS[name].doc}."
 
     def __get__(self, trainer: Any, owner: type | None = None) -> Any:
-        return self if trainer is None else getattr(trainer._limits, self.name)
+        if trainer is None:
+            return self
+        value = getattr(trainer._limits, self.name)
+        # a window by epoch: in a fit that of the present one, by which hooks count
+        return trainer.window_of(trainer.current_epoch) if isinstance(value, dict) and trainer.stage == "fit" else value
 
     def __set__(self, trainer: Any, value: Any) -> None:
         """Check and take over a new value, in any form that the Trainer's argument of this name takes.
