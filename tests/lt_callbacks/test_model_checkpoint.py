@@ -357,9 +357,9 @@ def test_a_save_given_to_the_writer_is_unfinished_no_more(tmp_path):
     assert callback.state_dict()["unfinished"] == {}
 
 
-def run(tmp_path, losses, state=None, first=0, stop_before_writing=None):
+def run(tmp_path, losses, state=None, first=0, stop_before_writing=None, save_top_k=2):
     """Run epochs as one process does; return the states as they were captured for each file."""
-    callback = ModelCheckpoint(tmp_path, "{epoch}", "val_loss", save_top_k=2, save_last=True)
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "val_loss", save_top_k=save_top_k, save_last=True)
     trainer = start(callback, tmp_path, LateTrainer, state)
     trainer.write()
     states = []
@@ -385,6 +385,17 @@ def test_a_resumed_run_keeps_the_same_files_as_the_uninterrupted_one(tmp_path, s
     (state, *_) = reversed(run(tmp_path / "killed", LOSSES[: saved + 1]))
     run(tmp_path / "killed", LOSSES[saved + 1 :], state, first=saved + 1)
     assert kept(tmp_path / "killed") == kept(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("before", "now"), [(3, 1), (3, 2), (-1, 2), (2, 3), (1, -1), (2, 0)])
+def test_a_resumed_run_keeps_as_many_files_as_it_says(before, now, tmp_path):
+    (state, *_) = reversed(run(tmp_path, LOSSES[:3], save_top_k=before))
+    there = kept(tmp_path)
+    *_, state = run(tmp_path, LOSSES[3:], state, first=3, save_top_k=now)
+    known = [name for name in there if name != "last.ckpt"] + ["epoch=3.ckpt", "epoch=4.ckpt"]
+    best = sorted(known, key=lambda name: LOSSES[int(name[6])])[: now if now > 0 else None]
+    assert kept(tmp_path).keys() - {"last.ckpt"} == set(best if now else there) - {"last.ckpt"}
+    assert {Path(path).name for path in state["best_k_models"]} == kept(tmp_path).keys() - {"last.ckpt"}
 
 
 @pytest.mark.parametrize("saved", range(4))

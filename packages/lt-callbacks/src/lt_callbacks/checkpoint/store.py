@@ -77,6 +77,7 @@ class CheckpointStore:
         self._saves: dict[str, PendingSave] = {}  # in the order in which they were asked for
         self._written: set[str] = set()  # known to be the callback's
         self._left: set[str] = set()  # not deleted
+        self._surplus: list[str] = []  # to be deleted once the next file is there
         self._moved_from: str | None = None
 
     # ---- the run -----------------------------------------------------------------------------------------------------
@@ -298,11 +299,12 @@ class CheckpointStore:
         return {path: save for path, save in self._saves.items() if not save.given}
 
     def expect(self, path: str, leaves: str, before: dict[str, Any], step: int) -> None:
-        """Record a request for ``path`` at ``step``; ``leaves`` is deleted once it is written.
+        """Record a request for ``path`` at ``step``; ``leaves`` and what is too many go once it is written.
 
         If it fails, the ranking becomes ``before`` again.
         """
-        removes = [leaves] if leaves not in ("", path) else []
+        removes = [left for left in (leaves, *self._surplus) if left not in ("", path)]
+        self._surplus = []
         for left in removes:
             self.ranking.drop(left)
         self._saves[path] = PendingSave(removes=removes, before=before, step=step)
@@ -443,6 +445,9 @@ class CheckpointStore:
         ranking.load_state_dict(ranking.state_dict(), lambda path: path if path in here else "")
         if ranking.monitor is not None:
             ranking.rank()
+            while 0 < ranking.save_top_k < len(ranking.scores):  # of a resumed run that was to keep more
+                self._surplus.append(ranking.worst)
+                ranking.drop(ranking.worst)
             ranking.best = ranking.stands_in.get(ranking.best, ranking.best)
         elif not ranking.best:
             ranking.best = next((path for path in reversed(ranking.files) if path != ranking.last), "")
