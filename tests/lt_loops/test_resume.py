@@ -3,15 +3,18 @@
 import os
 import re
 import signal
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import torch
+from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, random_split
 
 from lt_core import Callback, CheckpointError, DataSource, Logger
+from lt_core.errors import LtWarning
 from lt_core.strategy import Shard, Strategy
 
 
@@ -571,6 +574,48 @@ def test_the_hooks_of_an_epochs_start_are_called_once_where_a_file_was_asked_for
     resumed = trainer(max_epochs=1)
     resumed.fit(Begins(), loader(8), ckpt_path=tmp_path / "0.ckpt")
     assert resumed.callback_metrics["begun"] == 1
+
+
+def linear_then_cosine(optimizer, length):
+    linear = lr_scheduler.LinearLR(optimizer, 0.1, total_iters=2)
+    return lr_scheduler.SequentialLR(optimizer, [linear, lr_scheduler.CosineAnnealingLR(optimizer, length)], [2])
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ([lambda o: lr_scheduler.CosineAnnealingLR(o, 3)], [lambda o: lr_scheduler.CosineAnnealingLR(o, 9)],
+         "T_max of CosineAnnealingLR is 3 as in the file, and not 9"),
+        ([lambda o: lr_scheduler.OneCycleLR(o, 1.0, 50)], [lambda o: lr_scheduler.OneCycleLR(o, 1.0, 75)],
+         "total_steps of OneCycleLR is 50 as in the file, and not 75"),
+        ([lambda o: linear_then_cosine(o, 4)], [lambda o: linear_then_cosine(o, 8)],
+         "T_max of CosineAnnealingLR 1 of SequentialLR is 4 as in the file, and not 8"),
+        ([lambda o: lr_scheduler.MultiStepLR(o, [2, 4], 0.1)], [lambda o: lr_scheduler.MultiStepLR(o, [3], 0.2)],
+         "milestones of MultiStepLR is .*; gamma of MultiStepLR is 0.1 as in the file, and not 0.2"),
+        ([lambda o: lr_scheduler.StepLR(o, 4)], [], "StepLR then, none now"),
+        ([], [lambda o: lr_scheduler.StepLR(o, 4)], "none then, StepLR now"),
+        ([lambda o: lr_scheduler.StepLR(o, 4)], [lambda o: lr_scheduler.ExponentialLR(o, 0.5)],
+         "StepLR then, ExponentialLR now"),
+        ([lambda o: lr_scheduler.StepLR(o, 4)], [lambda o: lr_scheduler.StepLR(o, 4)], ""),
+        ([lambda o: linear_then_cosine(o, 4)], [lambda o: linear_then_cosine(o, 4)], ""),
+        ([lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 2, 2)],
+         [lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 2, 2)], ""),
+        ([lambda o: lr_scheduler.LambdaLR(o, lambda _: 0.5)], [lambda o: lr_scheduler.LambdaLR(o, lambda _: 1.0)], ""),
+    ],
+)  # fmt: skip
+def test_schedulers_that_were_made_otherwise_than_the_files_are_said(before, now, said, trainer, net, loader, tmp_path):
+    def fit(made, epochs, path=None):
+        def optimizers(module):
+            optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+            return [optimizer], [make(optimizer) for make in made]
+
+        one = trainer(max_epochs=epochs, silence=["LT334"])
+        one.fit(net(optimizers), loader(8), ckpt_path=path)
+        return one
+
+    fit(before, 2).save_checkpoint(path := tmp_path / "two.ckpt")
+    with pytest.warns(LtWarning, match=rf"resumes with other schedulers: {said}.*LT695") if said else nullcontext():
+        fit(now, 4, path)
 
 
 def test_an_error_while_a_file_is_restored_names_it(trainer, net, loader, tmp_path):

@@ -63,6 +63,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT626",
         "LT640",
         "LT694",
+        "LT695",
         "LT760",
         "LT765",
         "LT766",

@@ -15,6 +15,7 @@ from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
 from lt_loops.setup.hooks import defines
 from lt_loops.setup.optimizers import Optimization, foreign_parameters, parse_optimizers, takes_closure
+from lt_loops.setup.scheduler_config import kinds_of, load_schedulers
 from lt_loops.state.origin import Saved, StateDict, own_copy
 from lt_loops.state.plan import Plan, params_of
 from lt_loops.state.position import NEVER, Pending
@@ -216,6 +217,7 @@ class Training(Owner):
             "precision": self._precision.state_dict(),
             "steps": self.step_states(),
             "optimizers": [_kind(optimizer) for optimizer in self.optimizers],
+            "schedulers": kinds_of(self.schedulers.configs),
             "scheduler_steps": [(str(config.every), config.stepped) for config in self.schedulers.configs],
         }
 
@@ -281,8 +283,8 @@ class Training(Owner):
                 pairs = zip(optimizer.param_groups, state["param_groups"], strict=True)
                 state = {**state, "param_groups": [{**own, **group} for own, group in pairs]}
             self._strategy.load_optimizer_state(self._weights.model, optimizer, state)
-        for config, scheduler in zip(self.schedulers.configs, saved.tree.get("lr_schedulers", []), strict=False):
-            config.scheduler.load_state_dict({**config.scheduler.state_dict(), **scheduler} if gaps else scheduler)
+        configs, states = self.schedulers.configs, saved.tree.get("lr_schedulers", [])
+        load_schedulers(configs, states, saved.shared.get("schedulers"), saved.path, gaps=bool(gaps))
         steps = saved.shared.get("scheduler_steps", [])
         for config, (every, stepped) in zip(self.schedulers.configs, steps, strict=False):
             config.stepped = stepped if every == str(config.every) else None

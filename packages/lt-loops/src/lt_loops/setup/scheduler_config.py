@@ -1,6 +1,7 @@
 """A learning-rate scheduler and when it steps, read from the result of ``configure_optimizers``."""
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from lt_core.errors import ConfigError, HookError, LtDeprecationWarning, did_you
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.setup.hooks import defines, parameters_of
 
-__all__ = ["SchedulerConfig", "check_schedule_length", "read_scheduler"]
+__all__ = ["SchedulerConfig", "check_schedule_length", "kinds_of", "load_schedulers", "read_scheduler"]
 
 _CODE = "LT332"
 
@@ -111,6 +112,56 @@ def check_schedule_length(config: SchedulerConfig, steps: float, epochs: float) 
             f"asks for {calls:g}. Write total_steps=self.trainer.estimated_stepping_batches.",
             code="LT334",
         )
+
+
+def kinds_of(configs: Sequence[SchedulerConfig]) -> list[str]:
+    """Return the name of each scheduler's class."""
+    return [_kind(config.scheduler) for config in configs]
+
+
+def load_schedulers(
+    configs: Sequence[SchedulerConfig], states: Sequence[Any], kinds: Sequence[str] | None, path: str, *, gaps: bool
+) -> None:
+    """Give schedulers their states, and warn where they were made otherwise than those that the file is of.
+
+    Args:
+        configs: the schedulers of this run.
+        states: those in the file.
+        kinds: their classes; None where the file does not say.
+        path: the file.
+        gaps: whether the states lack what could not be saved, which stays as it was made.
+    """
+    made = [_made_with(config.scheduler) for config in configs]
+    for config, state in zip(configs, states, strict=False):
+        config.scheduler.load_state_dict({**config.scheduler.state_dict(), **state} if gaps else state)
+    was, now, changes = kinds, kinds_of(configs), list[str]()
+    if len(states) != len(now) or (was is not None and was != now):
+        known = len(states) if was is None else ", ".join(was)
+        changes.append(f"{known or 'none'} then, {', '.join(now) or 'none'} now")
+    for kind, before, config in zip(now, made, configs, strict=True):
+        after = _made_with(config.scheduler)
+        changes += [
+            f"{name} of {kind} is {after[name]!r} as in the file, and not {value!r}"
+            for name, value in before.items()
+            if after.get(name, value) != value
+        ]
+    if changes:
+        warn(
+            f"{path} resumes with other schedulers: {'; '.join(changes)}. The file's values count, and a scheduler "
+            "that it has not begins anew. For other values change checkpoint['lr_schedulers'] in "
+            "on_load_checkpoint(self, checkpoint).",
+            code="LT695",
+        )
+
+
+def _made_with(scheduler: Any) -> dict[str, Any]:
+    """Return the numbers and words that a scheduler, and those inside it, were made with, as far as they keep them."""
+    state, plain = getattr(scheduler, "__dict__", {}), (int, float, str, Counter)
+    names = [name for name in inspect.signature(type(scheduler)).parameters if name != "last_epoch"]
+    kept = {name: state[name] for name in names if isinstance(state.get(name), plain)}
+    for number, part in enumerate(state.get("_schedulers") or ()):
+        kept |= {f"{name} of {_kind(part)} {number}": value for name, value in _made_with(part).items()}
+    return kept
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
