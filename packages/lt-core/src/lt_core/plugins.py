@@ -127,7 +127,7 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
         lt-profilers: advanced pytorch simple speed xla
     """,
     "defaults": """
-        lt-callbacks: checkpoint progress_bar summary
+        lt-callbacks: checkpoint progress_bar results_table summary
         lt-cli: run_hint
         lt-cli[plot]: plot
         lt-compat: action_profiler jit_unused_properties to_onnx to_torchscript trainer_state

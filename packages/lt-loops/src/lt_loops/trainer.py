@@ -379,8 +379,8 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
             result = self.strategy.launch(run_evaluate, run)
             self._finish(run, result)
         results: list[dict[str, float]] = result.outputs
-        if call["verbose"] and results and self.is_global_zero:
-            self.print(format_results(results, stage))
+        if call["verbose"] and any(results) and self.is_global_zero:
+            self.print((plugins.find("defaults", "results_table") or format_results)(results, stage))
         return results
 
     def _eval_run(self, stage: str, call: dict[str, Any]) -> Run:

@@ -1,1 +1,1 @@
-"""The table of a module, shown when a fit begins."""
+"""The table of a module, shown when a fit begins, and that of the results of an evaluation."""
