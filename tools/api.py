@@ -53,6 +53,7 @@ MODULES = {
         "lt_core.terminal",
     ),
     "lt-callbacks": ("lt_callbacks.arguments", "lt_callbacks.monitored", "lt_callbacks.monitors.logged_steps"),
+    "lt-checkpoint": ("lt_checkpoint.remote_file", "lt_checkpoint.wrapping"),
     "lt-compat": ("lt_compat.names.counterparts", "lt_compat.names.trainer_parts"),
     "lt-loggers": ("lt_loggers.hparams_file", "lt_loggers.media", "lt_loggers.media_files"),
     "lt-loops": ("lt_loops.forecast",),

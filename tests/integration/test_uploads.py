@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from lt_callbacks import ModelCheckpoint
-from lt_checkpoint import UploadingCheckpointIO
 from lt_core import LightningModule
 from lt_loops import Trainer
+from lt_uploads import UploadingCheckpointIO
 
 
 class Line(LightningModule):

@@ -4,13 +4,11 @@ import math
 import os
 import pickle
 import threading
-from functools import partial
 
 import pytest
 import torch
 from tests.patience import PATIENCE
 
-from lt_checkpoint import UploadingCheckpointIO
 from lt_checkpoint._background import AsyncCheckpointIO, available_memory
 from lt_checkpoint._host_copy import HostCopies, num_bytes
 from lt_core import CheckpointError, CheckpointIO
@@ -149,10 +147,9 @@ def test_without_memory_for_a_copy_saving_waits_and_says_so(tmp_path, monkeypatc
     io.teardown()
 
 
-@pytest.mark.parametrize("make", [AsyncCheckpointIO, partial(UploadingCheckpointIO, "memory://bound")])
 @pytest.mark.parametrize("sent", [False, True])
-def test_a_copy_takes_at_most_the_memory_that_it_may(make, sent, tmp_path):
-    io = make(max_memory=4000)
+def test_a_copy_takes_at_most_the_memory_that_it_may(sent, tmp_path):
+    io = AsyncCheckpointIO(max_memory=4000)
     io = pickle.loads(pickle.dumps(io)) if sent else io
     io.save_checkpoint({"w": torch.ones(1000)}, tmp_path / "fits.ckpt")
     io.wait()

@@ -1,4 +1,4 @@
-from lt_checkpoint import AsyncCheckpointIO, ShardedCheckpointIO, TorchCheckpointIO, UploadingCheckpointIO
+from lt_checkpoint import AsyncCheckpointIO, ShardedCheckpointIO, TorchCheckpointIO
 from lt_core import CheckpointIO
 from lt_testing import CheckpointKit
 
@@ -21,8 +21,3 @@ class TestFilesInTheBackground(CheckpointKit):
 class TestFilesBesideFolders(CheckpointKit):
     def make_io(self):
         return ShardedCheckpointIO()
-
-
-class TestFilesThatAreUploaded(CheckpointKit):
-    def make_io(self):
-        return UploadingCheckpointIO("memory://kit")

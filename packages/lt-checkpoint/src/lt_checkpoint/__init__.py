@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING, Any
 from lt_checkpoint._atomic_folder import StrPath
 from lt_checkpoint._background import AsyncCheckpointIO
 from lt_checkpoint._torch_files import TorchCheckpointIO
-from lt_checkpoint._upload import UploadingCheckpointIO
 from lt_core.checkpoint import CheckpointIO, is_remote
 from lt_core.errors import CheckpointError
+from lt_core.plugins import load_name
 
 if TYPE_CHECKING:
     from lt_checkpoint._sharded import ShardedCheckpointIO
@@ -24,7 +24,6 @@ __all__ = [
     "CheckpointError",
     "ShardedCheckpointIO",
     "TorchCheckpointIO",
-    "UploadingCheckpointIO",
     "load",
     "save",
     "verify",
@@ -87,12 +86,4 @@ def _reader(path: Any) -> CheckpointIO:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version  # it parses the package's whole description
-
-        return version("lt-checkpoint")
-    if name != "ShardedCheckpointIO":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lt_checkpoint._sharded import ShardedCheckpointIO
-
-    return ShardedCheckpointIO
+    return load_name(__name__, {"ShardedCheckpointIO": "._sharded"}, name)

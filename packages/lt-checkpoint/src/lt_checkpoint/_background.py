@@ -12,7 +12,7 @@ from typing import Any
 
 from lt_checkpoint._atomic_folder import StrPath
 from lt_checkpoint._host_copy import HostCopies, num_bytes
-from lt_checkpoint._wrapping import Wrapping
+from lt_checkpoint.wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import warn
 

@@ -40,7 +40,7 @@ from lt_checkpoint._shard_reading import (
     whole,
 )
 from lt_checkpoint._torch_files import check_ending, is_safetensors
-from lt_checkpoint._wrapping import Wrapping
+from lt_checkpoint.wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO, SupportsShards
 from lt_core.errors import CheckpointError
 from lt_core.files.atomic_file import make_folder, sync_directory

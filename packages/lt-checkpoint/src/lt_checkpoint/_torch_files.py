@@ -17,7 +17,7 @@ import torch
 from lt_checkpoint import _safetensors as safetensors
 from lt_checkpoint._atomic_folder import REST_FILE, StrPath, clean_folders, put_in_place, standing
 from lt_checkpoint._host_copy import host_tree
-from lt_checkpoint._remote_file import (
+from lt_checkpoint.remote_file import (
     local_copy,
     remote_bytes,
     remote_exists,

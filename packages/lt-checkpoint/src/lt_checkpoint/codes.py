@@ -6,7 +6,6 @@ __all__ = ["WARNINGS"]
 
 WARNINGS: frozenset[str] = frozenset(
     {
-        "LT420",
         "LT621",
         "LT654",
         "LT655",

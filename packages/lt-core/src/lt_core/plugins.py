@@ -152,6 +152,9 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
     "names of lt_core.logging.media": """
         lt-loggers: Audio Figure Histogram Image Media Table Text Video as_media
     """,
+    "names of lt_checkpoint": """
+        lt-uploads: UploadingCheckpointIO
+    """,
     "names of lt_callbacks": """
         lt-profilers: AdvancedProfiler DeviceStatsMonitor GarbageCollection MemorySnapshot NaNGuard NonFiniteError
         lt-profilers: PyTorchProfiler RankTimes ServingCheck ServingReport SimpleProfiler SlowRankMonitor SpeedProfiler

@@ -183,7 +183,7 @@ NAMES: dict[str, dict[str, str]] = {
         "Torchrun": "lt_strategies.environments:Torchrun",
         "TransformerEnginePrecision": "lt_lowbits.transformer_engine:TransformerEngine",
         "TruePrecision": "lt_strategies.precision.dtypes:TruePrecision",
-        "UploadingCheckpointIO": "lt_checkpoint:UploadingCheckpointIO",
+        "UploadingCheckpointIO": "lt_uploads:UploadingCheckpointIO",
     },
     "profilers": {
         "AdvancedProfiler": "lt_profilers.advanced:AdvancedProfiler",

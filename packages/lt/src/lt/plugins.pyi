@@ -2,7 +2,6 @@
 
 from lt_checkpoint._background import AsyncCheckpointIO as AsyncCheckpointIO
 from lt_checkpoint._torch_files import TorchCheckpointIO as TorchCheckpointIO
-from lt_checkpoint._upload import UploadingCheckpointIO as UploadingCheckpointIO
 from lt_core.checkpoint import CheckpointIO as CheckpointIO
 from lt_core.environment import Environment as ClusterEnvironment
 from lt_core.precision import Precision as Precision
@@ -29,6 +28,7 @@ from lt_strategies.precision.dtypes import TruePrecision as HalfPrecision
 from lt_strategies.precision.dtypes import TruePrecision as TruePrecision
 from lt_strategies.precision.dtypes import double as DoublePrecision
 from lt_strategies.precision.dtypes import double as DoublePrecisionPlugin
+from lt_uploads import UploadingCheckpointIO as UploadingCheckpointIO
 
 __all__ = [
     "AsyncCheckpointIO",

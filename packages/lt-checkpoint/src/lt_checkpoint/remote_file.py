@@ -14,6 +14,8 @@ from typing import IO, Any
 from lt_core.errors import CheckpointError, MissingCheckpointError
 from lt_core.files.atomic_file import fill
 
+__all__ = ["remove_remote", "write_remote"]
+
 
 def write_remote(url: str, write: Callable[[IO[bytes]], object], options: Any = None) -> None:
     """Write to a name beside ``url``, compare the size, and move it there: complete or not there.

@@ -8,10 +8,17 @@ import pytest
 import torch
 from tests.patience import PATIENCE
 
-import lt_checkpoint._upload as upload
-from lt_checkpoint import ShardedCheckpointIO, UploadingCheckpointIO, load
+import lt_uploads as upload
+from lt_checkpoint import ShardedCheckpointIO, load
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.ranks import Ranks
+from lt_testing import CheckpointKit
+from lt_uploads import UploadingCheckpointIO
+
+
+class TestFilesThatAreUploaded(CheckpointKit):
+    def make_io(self):
+        return UploadingCheckpointIO("memory://kit")
 
 
 @pytest.fixture
@@ -183,6 +190,17 @@ def test_it_crosses_to_other_processes_by_its_settings(tmp_path, there):
         io.save_checkpoint({"step": number}, tmp_path / f"{number}.ckpt")
     io.teardown()
     assert names(there) == ["1.ckpt"]
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_copy_takes_at_most_the_memory_that_it_may(sent, tmp_path):
+    io = UploadingCheckpointIO("memory://bound", max_memory=4000)
+    io = pickle.loads(pickle.dumps(io)) if sent else io
+    with pytest.warns(LtWarning, match="does not fit"):
+        io.save_checkpoint({"w": torch.ones(1001)}, tmp_path / "large.ckpt")
+    assert not io.is_writing()
+    assert (tmp_path / "large.ckpt").exists()
+    io.teardown()
 
 
 @pytest.mark.parametrize("keep", [0, True, "best"])

@@ -10,6 +10,8 @@ from lt_checkpoint._torch_files import TorchCheckpointIO
 from lt_core.checkpoint import CheckpointIO
 from lt_core.files.checkpoint_header import Header
 
+__all__ = ["Wrapping"]
+
 
 class Wrapping(CheckpointIO):
     """Hands on whatever it is asked for.

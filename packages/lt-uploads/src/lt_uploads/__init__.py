@@ -8,17 +8,21 @@ import shutil
 import threading
 from collections.abc import Mapping
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from lt_checkpoint._atomic_folder import REST_FILE, StrPath
-from lt_checkpoint._background import AsyncCheckpointIO
-from lt_checkpoint._remote_file import remove_remote, write_remote
-from lt_checkpoint._wrapping import Wrapping
+from lt_checkpoint import AsyncCheckpointIO
+from lt_checkpoint.remote_file import remove_remote, write_remote
+from lt_checkpoint.wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO, is_remote
 from lt_core.errors import ConfigError, warn
 
+__version__ = version("lt-uploads")
+
 __all__ = ["UploadingCheckpointIO"]
+
+StrPath = str | os.PathLike[str]
 
 _LONGEST_PAUSE = 60.0
 """Seconds between two tries, at most."""
@@ -93,7 +97,7 @@ class _Announcing(Wrapping):
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         super().save_checkpoint(checkpoint, path, storage_options)
-        if Path(path).name != REST_FILE:  # a part of a folder
+        if Path(path).name != "rest.ckpt":  # a part of a folder of shards
             self.uploads.add(path)
 
     def remove_checkpoint(self, path: StrPath) -> None:
