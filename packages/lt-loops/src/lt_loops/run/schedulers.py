@@ -103,9 +103,12 @@ class Schedulers(Owner):
 
     def _monitored(self, config: SchedulerConfig) -> Any:
         metrics = self._recorder.callback_metrics()
-        value = metrics.get(config.monitor or "")
+        found = metrics.get(config.monitor or "")
+        value = found.item() if isinstance(found, Tensor) else found
+        if self._strategy.world_size > 1 and self._strategy.capabilities.lock_step:
+            value = self._strategy.broadcast(value)  # a step's is each rank's own, and rates must stay equal
         if value is not None:
-            return value.item() if isinstance(value, Tensor) else value
+            return value
         message = (
             f"The scheduler {type(config.scheduler).__name__} monitors {config.monitor!r}, which was not logged. "
             f"Logged so far: {', '.join(map(repr, metrics)) or 'nothing'}."

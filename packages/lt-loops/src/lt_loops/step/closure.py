@@ -13,8 +13,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lt_core.errors import HookError
 from lt_core.optimizer import LightningOptimizer
 from lt_loops.run.frame import Run
+from lt_loops.setup.optimizers import takes_closure
 from lt_loops.state.plan import Plan
-from lt_loops.step.losses import loss_and_weight
+from lt_loops.step.losses import Weight, loss_and_weight, sum_weights, times
 from lt_loops.step.window import Window
 
 _NO_BATCH = object()
@@ -25,10 +26,13 @@ class ClosureWindow(Window):
     """A window whose last micro-batch goes through ``optimizer_step(..., closure)``, hooks and clipping inside it."""
 
     value: Tensor | None = None
+    weight: Weight | None = None
 
     def __init__(self, run: Run, plan: Plan, direct: bool) -> None:
         super().__init__(run, plan, direct)
         self.optimizer = plan.optimizers[0]
+        alike = self.strategy.world_size > 1 and self.strategy.capabilities.lock_step
+        self.compares = alike and takes_closure(self.optimizer, offered=False)
         self.proxy = LightningOptimizer(self.optimizer, self._take_step, self._toggled)
 
     def run_batch(self, batch: Any, index: int) -> Any:
@@ -78,11 +82,19 @@ class ClosureWindow(Window):
             self._output = self._note(self._micro(batch, index))
         self._average()
         self._prepare(self.optimizer)
-        return self.value
+        return self._mean_of_ranks() if self.compares else self.value
+
+    def _mean_of_ranks(self) -> Tensor:
+        """Return the loss of all ranks' samples: by it a line search ends on all of them, or goes on."""
+        value = torch.zeros((), device=self.strategy.device) if self.value is None else self.value
+        share = 0.0 if self.value is None else self.feed.weight
+        weight = share if self.weight is None else self.weight if share else 0.0
+        total = self.strategy.all_reduce(times(value, weight).double(), "sum")
+        return times(total, 1 / sum_weights(self.strategy, weight)).to(value.dtype)
 
     def _note(self, output: Any) -> Any:
         """Keep the loss that the closure returns."""
-        loss = output if output.__class__ is Tensor else loss_and_weight(output)[0]
+        loss, self.weight = (output, None) if output.__class__ is Tensor else loss_and_weight(output)
         self.value = None if loss is None else loss.detach()
         return output
 
