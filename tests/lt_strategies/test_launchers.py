@@ -211,6 +211,18 @@ def test_an_exception_of_a_rank_comes_back_as_itself_with_the_other_process_s_tr
 
 
 @pytest.mark.ddp
+@pytest.mark.parametrize("interrupted", [(0,), (1,), (0, 1)])
+def test_an_interrupt_that_code_of_a_rank_raises_comes_back_as_one(ranks, interrupted):
+    def stop(strategy):
+        if strategy.rank in interrupted:
+            raise KeyboardInterrupt
+        strategy.barrier("of the others")
+
+    with pytest.raises(KeyboardInterrupt):
+        ranks(stop, 2)
+
+
+@pytest.mark.ddp
 def test_an_error_with_another_name_in_python_2_comes_back_under_its_own(ranks):
     def fail(strategy):
         raise ConnectionRefusedError(111, "the data server is down")

@@ -106,13 +106,12 @@ class SpawnLauncher(Launcher):
         return _load(Path(folder) / "result")  # type: ignore[no-any-return]
 
     def _wait(self, watch: Watch) -> None:
-        interrupts, over = 0, False
-        while not over:
+        interrupts, over, verdict = 0, False, None
+        while not over and verdict is None:
             try:
                 over = watch.all_ended()
                 if (verdict := watch.look()) is not None:
                     watch.end(verdict)
-                    raise _original(watch.folder, verdict)
                 time.sleep(POLL)
             except KeyboardInterrupt:
                 interrupts += 1  # at the first the ranks stop at a step's end, at the second immediately
@@ -120,6 +119,8 @@ class SpawnLauncher(Launcher):
                     member.send(signal.SIGINT)
                 if interrupts > 2:
                     raise
+        if verdict is not None:
+            raise _original(watch.folder, verdict)  # a rank's KeyboardInterrupt is none of this process's
 
 
 _OF_A_FORK = ("autograd's threading in combination with fork", "CUDA error: initialization error")  # in torch's words
