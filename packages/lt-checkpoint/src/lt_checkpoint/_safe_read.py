@@ -43,9 +43,11 @@ _KINDS = (
     (b"<", "a web page or XML: was the download refused?"),
     (b"\x89HDF", "an HDF5 file"),
     (b"{", "JSON text"),
+    (
+        b"\x80",
+        "a bare pickle, or of torch before 1.6: torch.save(torch.load(path), path) writes it anew",
+    ),
 )
-
-_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
 
 class _ForeignError(Exception):
@@ -83,7 +85,7 @@ def read_checkpoint(
     with _opened(source, name) as (file, path, shown):
         archive, found = _check(file, trusted)
         location = map_location or ("cpu" if found.device_tensors else _where_it_was)
-        if archive is not None and verify and not mmap:
+        if verify and not mmap:
             reading: AbstractContextManager[Path | IO[bytes]] = archive.verifying()
         else:
             reading = nullcontext(path if mmap and path else file)
@@ -110,7 +112,7 @@ def verify_checkpoint(source: StrPath | IO[bytes], *, name: str | None = None) -
     """
     with _opened(source, name) as (file, _, _):
         archive, _ = _check(file, trusted=False)
-        with archive.verifying() if archive is not None else nullcontext():
+        with archive.verifying():
             pass
 
 
@@ -149,14 +151,15 @@ def _open(path: Path, shown: str) -> IO[bytes]:
     return path.open("rb", buffering=0)  # torch reads whole records
 
 
-def _check(file: IO[bytes], trusted: bool) -> tuple[Archive | None, Findings]:
-    """Check all but checksums; return the archive (None for the legacy format) and the findings in its pickle."""
+def _check(file: IO[bytes], trusted: bool) -> tuple[Archive, Findings]:
+    """Check all but checksums; return the archive and the findings in its pickle."""
     file.seek(0)
     head = file.read(64)
     if not head.strip(b"\0"):
         raise DamagedError("it is empty" if not head else "it begins with nothing but zeros")
     if head[:4] != b"PK\x03\x04":
-        return None, _check_legacy(file, head, trusted)
+        kinds = (what for magic, what in _KINDS if head.lstrip().startswith(magic))
+        raise _ForeignError(f"it is {next(kinds, 'no file that torch.save wrote')}")
     try:
         archive = Archive(file)
     except DamagedError:
@@ -191,29 +194,6 @@ def _check_pickle(archive: Archive, program: bytes) -> Findings:
         if record is None or record.size != num_bytes:
             has = f"has {record.size}" if record else "is not there"
             raise DamagedError(f"a tensor needs {num_bytes} bytes of its record 'data/{key}', which {has}")
-    return found
-
-
-def _check_legacy(file: IO[bytes], head: bytes, trusted: bool) -> Findings:
-    """Check a file of torch before 1.6: five pickles, then the tensors' bytes without checksums."""
-    for magic, what in _KINDS:
-        if head.lstrip().startswith(magic):
-            raise _ForeignError(f"it is {what}")
-    if head[:1] != b"\x80":
-        raise _ForeignError("it is no file that torch.save wrote")
-    if trusted:
-        return Findings()
-    file.seek(0)
-    data = file.read()
-    first = keys = found = dry_run(data)
-    if first.root != _LEGACY_MAGIC:
-        raise _ForeignError("it is a bare pickle, not a file that torch.save wrote")
-    for _ in ("version", "system", "tree", "keys of its tensors"):
-        found, keys = keys, dry_run(data, keys.end)
-    if sorted(map(str, keys.root)) != sorted(found.storages):
-        raise DamagedError("its list of tensors does not fit its pickle")
-    if keys.end + sum(found.storages.values()) + 8 * len(found.storages) > len(data):
-        raise DamagedError("it is cut off")
     return found
 
 
