@@ -7,13 +7,11 @@ their checksums: each record is summed as torch reads it, so that its bytes are 
 
 from __future__ import annotations
 
-import math
 import pickle
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -27,9 +25,7 @@ from lt_checkpoint._pickle_calls import RefusedError
 from lt_checkpoint._pickle_check import Findings, dry_run
 from lt_core.errors import (
     CheckpointError,
-    ConfigError,
     MissingCheckpointError,
-    did_you_mean,
     near_files,
     warn,
 )
@@ -79,9 +75,8 @@ def read_checkpoint(
 
     Raises:
         CheckpointError: for a file that is missing, empty, damaged, foreign or hostile.
-        ConfigError: for a ``map_location`` that is no device of this machine.
+        Exception: torch's own, for another ``map_location`` than the CPU to which tensors cannot go.
     """
-    map_location = checked_location(map_location)
     with _opened(source, name) as (file, path, shown):
         archive, found = _check(file, trusted)
         location = map_location or ("cpu" if found.device_tensors else _where_it_was)
@@ -215,9 +210,11 @@ def _load(source: Path | IO[bytes], map_location: Any, found: Findings, trusted:
         return tree
     except pickle.UnpicklingError as error:
         raise RefusedError(f"torch.load says: {(str(error).splitlines() or [''])[0][:300]}") from error
-    except (OSError, ConfigError):
+    except OSError:
         raise
     except Exception as error:
+        if map_location not in ("cpu", torch.device("cpu"), _where_it_was):
+            raise  # tensors may not be able to go there, for which the file is not to blame
         said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
         if trusted:  # its own code, as far as checksums tell, which are compared in the end
             raise _UntrustworthyError(said) from error
@@ -234,54 +231,6 @@ def _only_names(names: stand_ins.SafeGlobals) -> Iterator[None]:
             yield
     finally:
         torch.serialization.add_safe_globals(before)
-
-
-def checked_location(location: Any) -> Any:
-    """Return ``map_location``; raise where tensors cannot go there, for which the file is not to blame."""
-    if isinstance(location, dict):
-        return {kind: checked_location(place) for kind, place in location.items()}
-    if isinstance(location, (str, torch.device)):
-        _check_device(location)
-        return location
-    if location is not None and not callable(location):
-        raise ConfigError(
-            f"map_location={location!r}: expected a device such as 'cpu' or 'cuda:0', a dict from devices to devices, "
-            "a function of torch.load, or None.",
-            code="LT624",
-        )
-    return None if location is None else partial(_moved, location)
-
-
-def _check_device(location: str | torch.device) -> None:
-    try:
-        device = torch.device(location)
-    except RuntimeError as error:
-        kind = str(location).partition(":")[0]
-        raise ConfigError(
-            f"map_location={location!r} is no device: expected 'cpu', 'cuda', 'cuda:0' or 'mps', for example."
-            f"{did_you_mean(kind, ('cpu', 'cuda', 'mps', 'xpu', 'meta'))}",
-            code="LT624",
-        ) from error
-    count = getattr(torch, device.type).device_count() if device.type in ("cuda", "mps", "xpu") else math.inf
-    if (device.index or 0) >= count:
-        has = f"has {count} of its kind" if count else "has no device of its kind"
-        raise ConfigError(
-            f"map_location={str(location)!r}: this machine {has}. Pass map_location='cpu', or leave it out: tensors "
-            "go to the CPU where their device is not here.",
-            code="LT624",
-        )
-
-
-def _moved(function: Callable[[Any, str], Any], storage: Any, location: str) -> Any:
-    """Return the result of a user's function for a storage."""
-    try:
-        return function(storage, location)
-    except Exception as error:
-        raise ConfigError(
-            f"map_location={function!r} raised {type(error).__name__} for a tensor of {location!r}: {error}. "
-            "Pass map_location='cpu', or leave it out.",
-            code="LT624",
-        ) from error
 
 
 def _where_it_was(storage: Any, location: str) -> Any:

@@ -152,7 +152,7 @@ def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> Tree
     for name, other in metadata.items():
         if name not in state and other in weights:
             state[name] = weights[other]
-    if isinstance(map_location, (str, torch.device)):
+    if not isinstance(map_location, dict | None) and not callable(map_location):
         moved = {id(tensor): tensor.to(map_location) for tensor in state.values()}
         state = {name: moved[id(tensor)] for name, tensor in state.items()}
     return {"epoch": 0, "global_step": 0, **described, "state_dict": state}

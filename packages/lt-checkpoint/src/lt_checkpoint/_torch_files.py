@@ -80,11 +80,11 @@ class TorchCheckpointIO(OneFile):
     ) -> dict[str, Any]:
         """Return the tree at ``path``; tensors by default where they were, or the CPU where that device is not here."""
         # a fit that begins anew reads no checkpoint: what reads them is imported then
-        from lt_checkpoint._safe_read import checked_location, read_checkpoint
+        from lt_checkpoint._safe_read import read_checkpoint
 
         with _source(path) as (source, name):
             if is_safetensors(name):
-                return safetensors.read(source, name or "", checked_location(map_location))
+                return safetensors.read(source, name or "", map_location)
             trusted |= weights_only is False
             return read_checkpoint(source, map_location, trusted=trusted, mmap=mmap, verify=verify, name=name)
 

@@ -12,7 +12,7 @@ __all__ = ["caught_by_lightnings_types"]
 
 _CODES = {
     KeyError: "LT193 LT601 LT602 LT603 LT661",
-    RuntimeError: "LT212 LT216 LT301 LT335 LT412 LT531 LT545 LT624",
+    RuntimeError: "LT212 LT216 LT301 LT335 LT412 LT531 LT545",
     TypeError: "LT113 LT211 LT217 LT355 LT460 LT505 LT511 LT544 LT658 LT660",
     ValueError: "LT603 LT612 LT656",
 }
