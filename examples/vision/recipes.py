@@ -1,11 +1,11 @@
-"""Recipes on the digits: mixup, CutMix or label smoothing, SAM, rates by layer, warmed-up EMA, a budget of money.
+"""Recipes on the digits: mixup, CutMix or label smoothing, SAM, rates by layer, warmed-up EMA, a budget of time.
 
 The module is the same for all; run it with ``uv run examples/vision/recipes.py --mix cutmix --sam``.
 """
 
 # nox: --max-epochs 2 --mix mixup
 # nox: --max-epochs 2 --mix cutmix --sam
-# nox: --max-epochs 2 --mix smoothing --ema --budget 1
+# nox: --max-epochs 2 --mix smoothing --ema --hours 1
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if __name__ == "__main__":
     parser.add_argument("--mix", choices=["none", "mixup", "cutmix", "smoothing"], default="mixup")
     parser.add_argument("--sam", action="store_true")
     parser.add_argument("--ema", action="store_true", help="validate the average of the weights")
-    parser.add_argument("--budget", type=float, help="dollars, at 2.50 an hour")
+    parser.add_argument("--hours", type=float, help="of training, at most")
     parser.add_argument("--max-epochs", type=int, default=20)
     flags = parser.parse_args()
     pl.seed_everything(7)
@@ -68,8 +68,8 @@ if __name__ == "__main__":
     callbacks = [mixes[flags.mix](num_classes=10)] if flags.mix in mixes else []
     if flags.ema:
         callbacks.append(EMAWeightAveraging(decay=0.99, warmup=True))
-    if flags.budget is not None:
-        callbacks.append(Timer(budget=flags.budget, price_per_hour=2.5))
+    if flags.hours is not None:
+        callbacks.append(Timer(f"{flags.hours} h"))
     trainer = pl.Trainer(
         max_epochs=flags.max_epochs, callbacks=callbacks, accelerator="cpu", enable_model_summary=False
     )

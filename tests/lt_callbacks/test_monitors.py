@@ -162,25 +162,6 @@ def test_a_resumed_run_has_what_is_left_of_its_time(hands):
     assert trainer.should_stop
 
 
-def test_training_ends_when_its_money_is_spent_over_a_resume_too(hands):
-    first, second, trainer = (*(Timer(budget=5.0, price_per_hour=2.5) for _ in range(2)), FakeTrainer())
-    first.on_train_start(trainer, trainer.lightning_module)
-    hands[0] = 3600.0
-    assert first.cost() == 2.5
-    second.load_state_dict(first.state_dict())
-    second.on_train_start(trainer, trainer.lightning_module)
-    assert second.time_remaining() == 3600.0
-    hands[0] = 7200.0
-    second.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
-    assert trainer.should_stop
-    assert trainer.printed == ["Training ends after epoch 0: the time of 2:00:00 is over (at 2.5 an hour: 5.00)."]
-
-
-def test_the_sooner_of_time_and_money_ends_training():
-    assert Timer({"hours": 1}, budget=5.0, price_per_hour=2.5).time_remaining() == 3600.0
-    assert Timer({"hours": 9}, budget=5.0, price_per_hour=2.5).time_remaining() == 7200.0
-
-
 def test_stages_are_measured_one_by_one(hands):
     timer, trainer = Timer(), FakeTrainer()
     timer.on_train_start(trainer, trainer.lightning_module)
@@ -202,9 +183,6 @@ def test_stages_are_measured_one_by_one(hands):
         {"duration": 5},
         {"duration": {"years": 1}},
         {"interval": "x"},
-        {"budget": 5.0},
-        {"budget": -1.0, "price_per_hour": 2.5},
-        {"budget": 1.0, "price_per_hour": 0.0},
     ],
 )
 def test_wrong_timers_are_refused(arguments):

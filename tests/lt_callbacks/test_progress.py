@@ -203,16 +203,14 @@ def test_what_a_callback_monitors_is_marked_from_where_a_resume_goes_on():
     assert best.marked({"f1": 0.6}) == {"f1": "0.600*"}
 
 
-@pytest.mark.parametrize(
-    ("samples", "weight", "unit"), [(0, None, "it"), (32, None, "samples"), (32, 32, "samples"), (32, 900, "tokens")]
-)
-def test_the_rate_is_in_samples_or_in_tokens_where_losses_are_weighted_by_them(bar, samples, weight, unit):
-    trainer, outputs = bar.trainer, None if weight is None else {"loss": 0.0, "loss_weight": weight}
+@pytest.mark.parametrize(("samples", "unit"), [(0, "it"), (32, "samples")])
+def test_the_rate_is_in_samples_where_these_are_known(bar, samples, unit):
+    trainer = bar.trainer
     for i in range(3):
         trainer.global_samples += samples
         bar._lt_next_draw = 0.0
-        bar.on_train_batch_end(trainer, trainer.lightning_module, outputs, None, i)
-    assert (bar._lt_phase.unit, bar._lt_phase.units) == (unit, 3 * (weight or samples or 1))
+        bar.on_train_batch_end(trainer, trainer.lightning_module, None, None, i)
+    assert (bar._lt_phase.unit, bar._lt_phase.units) == (unit, 3 * (samples or 1))
 
 
 class Table(History):

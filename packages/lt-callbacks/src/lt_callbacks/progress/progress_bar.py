@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from time import monotonic
 from typing import Any
@@ -63,8 +63,6 @@ class ProgressBar(Callback):
         self._lt_asked_for: int | None = None
         self._lt_last_draw, self._lt_next_draw = -math.inf, math.inf
         self._lt_samples_before = 0
-        self._lt_weight: float | None = None
-        self._lt_unit = ""
         self._lt_shown_before: dict[str, Any] = {}
         self._lt_best = BestValues()
 
@@ -198,7 +196,7 @@ class ProgressBar(Callback):
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         self._trainer, self._lt_module = trainer, pl_module
         self._lt_rank_draws = trainer.is_global_zero
-        self._lt_shown_before, self._lt_unit = {}, ""
+        self._lt_shown_before = {}
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         self._lt_close()
@@ -223,7 +221,6 @@ class ProgressBar(Callback):
         self._lt_done = batch_idx + 1
         # all that most batches cost: no metric is read and nothing formatted between two draws
         if monotonic() >= self._lt_next_draw:
-            self._lt_weight = _weight_of(outputs)
             self._lt_draw_at_rate()
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -343,18 +340,10 @@ class ProgressBar(Callback):
         return self._lt_phase
 
     def _lt_advance(self, phase: Phase) -> None:
-        """Bring a phase up to date: in tokens where the module weighs losses by them, else in samples or batches."""
-        done, now = self._lt_done, monotonic()
-        if phase.kind != "train":
-            phase.advance(done, now)
-            return
-        samples = self.trainer.global_samples - self._lt_samples_before
-        weighed = (self._lt_weight or 0.0) * (done - phase.done) * self.trainer.strategy.data_shard[1]
-        if weighed and not self._lt_unit:
-            self._lt_unit = "samples" if weighed == samples - phase.units else "tokens"
-        tokens = self._lt_unit == "tokens"
-        phase.unit = "tokens" if tokens else "samples" if samples else "it"
-        phase.advance(done, now, phase.units + weighed if tokens else samples or None)
+        """Bring a phase up to date: in samples where they are known, else in batches."""
+        samples = self.trainer.global_samples - self._lt_samples_before if phase.kind == "train" else 0
+        phase.unit = "samples" if samples else "it"
+        phase.advance(self._lt_done, monotonic(), samples or None)
 
     def _lt_metrics(self) -> dict[str, int | str | float]:
         """Return the metrics beside the bar: monitored ones, then those that changed lately; not the version."""
@@ -396,9 +385,3 @@ def is_live() -> bool:
     if "ipykernel.zmqshell" in sys.modules:
         return os.getpid() == _IMPORTED_BY and find_spec("ipywidgets") is not None
     return LossyStream(sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _weight_of(outputs: Any) -> float | None:
-    """Return the ``loss_weight`` of a batch, its samples or tokens; reads the device."""
-    weight = outputs.get("loss_weight") if isinstance(outputs, Mapping) else None
-    return None if weight is None else float(weight)

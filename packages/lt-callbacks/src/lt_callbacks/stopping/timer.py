@@ -1,8 +1,7 @@
-"""Measures how long stages take, and ends training when its time or its money is used up."""
+"""Measures how long stages take, and ends training when its time is used up."""
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -12,7 +11,6 @@ from lt_callbacks.monitored import when_it_ends
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import AgreedTime, Duration
-from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
@@ -30,11 +28,9 @@ class Timer(Callback):
         duration: ``"2 h"``, ``"DD:HH:MM:SS"``, a timedelta or its arguments as a dict; None never ends training.
         interval: look at the clock after each ``"step"`` or each ``"epoch"``.
         verbose: say when the time is over.
-        budget: money that training may cost, with ``price_per_hour``; with ``duration`` too, whichever ends first.
-        price_per_hour: of all machines of the job together, in the budget's currency.
 
     Raises:
-        ConfigError: for another duration or interval, or a budget without a price.
+        ConfigError: for another duration or interval.
     """
 
     batch_hooks_every = 0
@@ -45,21 +41,9 @@ class Timer(Callback):
         duration: str | timedelta | dict[str, int] | None = None,
         interval: str = "step",
         verbose: bool = True,
-        budget: float | None = None,
-        price_per_hour: float | None = None,
     ) -> None:
         super().__init__()
-        limits = [] if duration is None else [Duration.time(duration, "Timer(duration={})").total_seconds()]
-        if budget is not None:
-            if price_per_hour is None or not (price_per_hour > 0 and 0 <= budget < math.inf):
-                raise ConfigError(
-                    f"Timer(budget={budget!r}, price_per_hour={price_per_hour!r}): expected a sum and an hour's price, "
-                    "such as Timer(budget=20.0, price_per_hour=2.5).",
-                    code="LT671",
-                )
-            limits.append(3600 * budget / price_per_hour)
-        self._duration = min(limits, default=None)
-        self._lt_price = price_per_hour
+        self._duration = None if duration is None else Duration.time(duration, "Timer(duration={})").total_seconds()
         self._interval = choice("Timer", "interval", interval, ("step", "epoch"))
         self._verbose = verbose
         self._lt_forget_fit()
@@ -95,10 +79,6 @@ class Timer(Callback):
     def time_remaining(self, stage: str = "train") -> float | None:
         """Return the seconds left of ``duration``, or None where there is no limit."""
         return None if self._duration is None else self._duration - self.time_elapsed(stage)
-
-    def cost(self) -> float | None:
-        """Return the cost of training so far, by ``price_per_hour``; None without a price."""
-        return None if self._lt_price is None else self._lt_price * self.time_elapsed() / 3600
 
     def state_dict(self) -> dict[str, Any]:
         return {"time_elapsed": {stage: self.time_elapsed(stage) for stage in _STAGES}}
@@ -156,8 +136,7 @@ class Timer(Callback):
     def _lt_stop(self, trainer: TrainerAPI) -> None:
         limit = timedelta(seconds=self._duration or 0)
         if self._verbose and not trainer.should_stop:
-            spent = "" if self._lt_price is None else f" (at {self._lt_price:g} an hour: {self.cost():.2f})"
-            trainer.print(f"{when_it_ends(trainer)}: the time of {limit} is over{spent}.")
+            trainer.print(f"{when_it_ends(trainer)}: the time of {limit} is over.")
         trainer.stop(f"Timer: {limit} are over")
 
 
