@@ -77,6 +77,7 @@ def test_an_optional_closure_is_left_out_and_the_numbers_are_those_of_the_loop_b
 
 
 def test_a_step_that_fails_without_its_closure_says_how_to_ask_for_it(trainer, net, loader):
+    pytest.importorskip("lt_explain", reason="it says so")
     with pytest.raises(AssertionError) as raised:
         trainer().fit(net(lambda module: Unclear(module.parameters(), lr=0.1)), loader(8))
     assert "Unclear.step was called without a closure" in "".join(raised.value.__notes__)

@@ -86,6 +86,7 @@ def test_what_a_step_logs_leaves_its_graph_whole_and_is_the_same(trainer, net, l
 
 
 def test_a_step_that_the_user_compiles_whole_is_told_how_to_log(trainer, net, loader):
+    pytest.importorskip("lt_explain", reason="it says so")
     module = type("Net", (Logging, net), {})()
     module.training_step = torch.compile(module.training_step, backend="eager", fullgraph=True)
     with pytest.raises(torch._dynamo.exc.Unsupported) as caught:

@@ -354,6 +354,7 @@ def test_what_a_module_makes_in_a_validation_of_fit_can_be_trained_with(first, t
 
 
 def test_training_with_what_was_kept_from_inference_mode_says_what_to_do(trainer):
+    pytest.importorskip("lt_explain", reason="it says so")
     module = Caches()
     trainer().validate(module, numbers())
     with pytest.raises(RuntimeError, match="nference") as caught:

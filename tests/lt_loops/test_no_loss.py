@@ -208,6 +208,8 @@ def test_with_lightnings_behavior_it_is_a_warning(count, fit, monkeypatch):
 
 @pytest.mark.parametrize("step", ["training_step", "validation_step"])
 def test_a_gradient_that_a_step_itself_asks_for_in_vain_is_not_taken_for_the_loss(step, trainer):
+    pytest.importorskip("lt_explain", reason="it takes one for the other or not")
+
     class Asks(Forgets):
         def training_step(self, batch, batch_idx):
             if step == "training_step":

@@ -131,7 +131,7 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
         lt-cli: run_hint
         lt-cli[plot]: plot
         lt-compat: action_profiler jit_unused_properties to_onnx to_torchscript trainer_state
-        lt-explain: explain
+        lt-explain: explain explain_error
         lt-loggers: hparams_file logger media read_hparams
         lt-lowbits: flatten_tensor restore_tensors unflatten_weights
         lt-memory: memory out_of_memory
