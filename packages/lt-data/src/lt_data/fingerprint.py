@@ -31,7 +31,7 @@ def fingerprint(batch: Any) -> str:
 
 
 def require_same(gather: Callable[[Any], list[Any]] | None, name: str) -> Callable[[str], None]:
-    """Return a check that all ranks see the same first sample before each keeps its part; it works once.
+    """Return a check that all ranks see the same first sample, or order, before each keeps its part; it works once.
 
     Args:
         gather: returns every rank's value; None for no check.
@@ -48,7 +48,8 @@ def require_same(gather: Callable[[Any], list[Any]] | None, name: str) -> Callab
             raise DataError(
                 f"The ranks read different data from {name}, and each would keep only its part of that: samples would "
                 "be lost. If it splits by rank itself, pass Trainer(use_distributed_sampler=False), or have the "
-                "IterableDataset say shards_itself = True. If it shuffles, seed it the same on all ranks.",
+                "IterableDataset say shards_itself = True. If it shuffles, seed it the same on all ranks; in a sampler "
+                "random, numpy.random and torch are.",
                 code="LT452",
             )
 

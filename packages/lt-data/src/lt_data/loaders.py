@@ -127,6 +127,7 @@ class _Maker:
             find=partial(find_rows, self.loader, any_sampler=True, pins=self.pins),
             exact=self.exact,
             stand_ins=self.stand_ins,
+            gather=self.gather,
         )
 
     def substitute(self, kind: str) -> Reader | None:

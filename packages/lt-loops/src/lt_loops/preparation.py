@@ -38,6 +38,7 @@ def set_up(run: Run) -> None:
     run.callbacks[:] = _with_those_of(run)
     run.training.unsaved_known = not any(callback.role in WRITERS for callback in run.callbacks)  # nobody saves
     run.attach()  # once more, for callbacks that configure_callbacks brought; it may read self.trainer itself
+    run.feeds.agree_on_seed()
     # mistakes come first: preparing the data may take hours
     steps = [step for _, step in asked_steps(job.settings, job.limits, run.strategy)] if fits else []
     check_steps(run.stage, run.module, job.loaders, job.limits, steps, policy)
@@ -93,6 +94,7 @@ def set_up(run: Run) -> None:
             with run.strategy.init_context(), run.precision.init_context():
                 run.module.configure_model()
             run.attach()  # modules that it made log into this run too
+    run.feeds.agree_on_seed()  # they may have seeded
     if writes:  # once more, in the folders that are known now
         claim()
     if not job.settings.fast_dev_run:

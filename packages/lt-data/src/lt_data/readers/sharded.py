@@ -15,6 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 from lt_core.errors import DataError
 from lt_core.strategy import Shard
+from lt_data.fingerprint import fingerprint, require_same
 from lt_data.reader import State
 from lt_data.readers.dataloader import WorkerReader, index_sampler
 from lt_data.readers.rows import Rows
@@ -60,6 +61,7 @@ class ShardedReader(WorkerReader):
         find: Callable[[], Rows | None],
         exact: bool = True,
         stand_ins: bool = False,
+        gather: Callable[[Any], list[Any]] | None = None,
     ) -> None:
         """Read ``loader`` as rank ``shard``.
 
@@ -70,7 +72,9 @@ class ShardedReader(WorkerReader):
             find: returns how whole batches are taken, where the dataset is a table; asked at each epoch.
             exact: True in training; in evaluation each batch is one that a single process would read.
             stand_ins: in evaluation, whether all ranks yield equally many batches.
+            gather: returns every rank's value, to see whether a sampler of the user's gives all of them one order.
         """
+        self.gather = gather
         self.loader, self.shard, self.seed, self.exact, self.stand_ins = loader, shard, seed, exact, stand_ins
         self.indices = _Shares(lone=loader.batch_sampler is None)
         self.copy = LoaderCopy(loader, self.indices, travel=exact)
@@ -246,7 +250,9 @@ class ShardedReader(WorkerReader):
         seed = seed_for(self.seed, "order", epoch)
         if type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(sampler.data_source):
             return frame._replace(items=torch.randperm(len(sampler), generator=torch.Generator().manual_seed(seed)))
-        return self._ordered(_isolated(self.loader, sampler, len(frame.items), seed))
+        order = self._ordered(_isolated(self.loader, sampler, len(frame.items), seed))
+        require_same(self.gather, type(sampler).__name__)(fingerprint(order.items))
+        return order
 
     def _drawn_order(self, state: State) -> Order:
         """Return the order that one process drew for its epoch, from the state that it wrote; draws nothing itself."""

@@ -74,6 +74,12 @@ def batches_per_step(samples: int, loaders: Any, strategy: Strategy) -> int:
 class Feeds(Owner):
     """Makes the feeds of a run: of the user's loaders, for this rank's share, with the way of a batch to the device."""
 
+    _seed: int | None = None
+
+    def agree_on_seed(self) -> None:
+        """Read the data in the order of rank 0's seed, as users may seed each rank otherwise; all ranks call this."""
+        self._seed = self._strategy.broadcast(seed_of_environment() or 0)
+
     def are_outdated(self, kind: str) -> bool:
         """Return whether the loaders of ``kind`` must be asked for again in this epoch."""
         every = self._settings.reload_dataloaders_every_n_epochs
@@ -137,7 +143,7 @@ class Feeds(Owner):
             loader,
             stage=stage,
             shard=self._strategy.data_shard if self._settings.use_distributed_sampler else Shard(),
-            seed=seed_of_environment() or 0,
+            seed=(seed_of_environment() or 0) if self._seed is None else self._seed,
             transfer=self._transfer(dataloader_idx),
             **more,
         )
