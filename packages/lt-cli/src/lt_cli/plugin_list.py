@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import NamedTuple
 
 PREFIX = "lt."
@@ -27,12 +28,12 @@ class Plugin(NamedTuple):
     origin: str
 
 
+@cache
 def installed_plugins() -> list[Plugin]:
     """Return all entry points in the groups ``lt.*``, sorted by group and name; imports none of them."""
     everything = entry_points()
     groups = [group for group in everything.groups if group.startswith(PREFIX)]
-    packages: dict[int, tuple[str, str]] = {}  # a package's description is a file that is read and parsed each time
-    return sorted({_plugin(entry, packages) for group in groups for entry in everything.select(group=group)})
+    return sorted({_plugin(entry) for group in groups for entry in everything.select(group=group)})
 
 
 def plugin_lines(plugins: Sequence[Plugin]) -> list[str]:
@@ -48,7 +49,10 @@ def plugin_lines(plugins: Sequence[Plugin]) -> list[str]:
     return lines
 
 
-def _plugin(entry: EntryPoint, packages: dict[int, tuple[str, str]]) -> Plugin:
-    if id(entry.dist) not in packages:
-        packages[id(entry.dist)] = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
-    return Plugin(entry.group.removeprefix(PREFIX), entry.name, *packages[id(entry.dist)], entry.value)
+def _plugin(entry: EntryPoint) -> Plugin:
+    return Plugin(entry.group.removeprefix(PREFIX), entry.name, *_package(entry.dist), entry.value)
+
+
+@cache  # a package's description is a file that is read and parsed each time
+def _package(package: Distribution | None) -> tuple[str, str]:
+    return (package.name, package.version) if package else ("?", "?")
