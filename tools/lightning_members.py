@@ -13,6 +13,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -49,15 +50,14 @@ def members(base: type, of: tuple[str, ...] = ("lightning.",)) -> set[str]:
     return {name for name in found if not name.startswith(_DEFINED_BY_ALL)}
 
 
-def _set_on_self(owner: type) -> Iterator[str]:
+@cache
+def _set_on_self(owner: type) -> frozenset[str]:
     try:
         source = textwrap.dedent(inspect.getsource(owner))
     except (OSError, TypeError):
-        return
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            if isinstance(node.value, ast.Name) and node.value.id == "self":
-                yield node.attr
+        return frozenset()
+    set_ones = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
+    return frozenset(n.attr for n in set_ones if isinstance(n.value, ast.Name) and n.value.id == "self")
 
 
 def has(ours: type, name: str) -> bool:
