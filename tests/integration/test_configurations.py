@@ -1,7 +1,6 @@
 """Configuration files of Lightning projects end under ``lt.compat`` with the metrics of Lightning 2.6.6."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 pytest.importorskip("lt_cli")
 
+from tests import processes
 from tests.patience import PATIENCE
 
 FOLDER = Path(__file__).parent / "configurations"
@@ -18,7 +18,7 @@ METRICS = json.loads((FOLDER / "metrics.json").read_text())
 @pytest.fixture(scope="module")
 def found():
     words = [sys.executable, "-m", "lt.compat", str(FOLDER / "print_metrics.py")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = processes.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return json.loads(done.stdout[done.stdout.index("{\n") :])
 
 

@@ -5,12 +5,12 @@ members.json is written by tools/lightning_members.py in an environment with Lig
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests import processes
 
 from lt_callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from lt_core import LightningModule
@@ -82,7 +82,7 @@ def compared():
     """What the tool finds on lt, by kind and class."""
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-m", "lt.compat", str(TOOL), "check"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = processes.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -211,7 +211,7 @@ def test_a_script_that_uses_these_members_prints_what_it_prints_on_lightning(tmp
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
     command = [os.environ.get("LIGHTNING_PYTHON", sys.executable), "script.py"]
     command[1:1] = [] if "LIGHTNING_PYTHON" in os.environ else ["-m", "lt.compat"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = processes.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line in SAID.splitlines()] == SAID.splitlines()
 
@@ -228,5 +228,5 @@ def test_a_script_that_sbatch_started_itself_runs_alone_and_waits_for_no_ranks(t
     (tmp_path / "script.py").write_text("\n".join(lines))
     environment = {**os.environ, **SLURM, **more, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-m", "lt.compat", "script.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = processes.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == ["1 1"], done.stderr

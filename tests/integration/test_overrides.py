@@ -5,11 +5,11 @@ overrides.json is written by tools/overrides.py on Lightning; here the same scri
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "overrides.py"
@@ -108,7 +108,7 @@ def called(tmp_path_factory):
     for mode, words in {"compat": ["-m", "lt.compat", str(TOOL)], "plain": [str(TOOL), "--root", "lt", *PLAIN]}.items():
         out = tmp_path_factory.mktemp(mode) / "seen.json"
         command = [sys.executable, *words, "--out", str(out)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = processes.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         found[mode] = json.loads(out.read_text("utf-8"))
     return found

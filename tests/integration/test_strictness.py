@@ -9,11 +9,11 @@ a row; warnings.txt Lightning's warnings, below lt's codes for them or the reaso
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests import processes
 
 pytest.importorskip("lt_compat")
 pytest.importorskip("lt_cli")
@@ -85,7 +85,7 @@ def under_compat(rows, folder):
     """Return what the rows do under lt.compat, in one process."""
     words = [sys.executable, "-m", "lt.compat", str(FOLDER / "scripts.py"), "compat", "found.json", *rows]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PL_", "LT_"))}
-    done = subprocess.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+    done = processes.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads((folder / "found.json").read_text("utf-8"))
 
