@@ -6,11 +6,11 @@ gives a wrong number.
 """
 
 import json
-import subprocess
 import sys
 
 import pytest
 import torch.utils.backend_registration
+from tests import processes
 from tests.patience import PATIENCE
 
 
@@ -19,7 +19,7 @@ def printed(job):
     if not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"):
         pytest.skip("needs a torch in which a device can be written in Python")
     command = [sys.executable, "-W", "error", "-m", f"tests.integration.jobs.{job}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = processes.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

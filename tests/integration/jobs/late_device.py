@@ -20,12 +20,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 NAME = "late"
 aten = torch.ops.aten
 _BELOW = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # kernels of views and storages touch no memory
+_known: dict[Any, Any] = {}  # shapes of results
 _SYNCHRONOUS = {  # what returns something that depends on values
     aten.equal.default,
     aten.nonzero.default,
@@ -264,7 +265,7 @@ def _fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     views = [r for r in returns if r.alias_info is not None and not r.alias_info.is_write]
     outputs: Any = None
     if fresh or views:
-        shapes = op(*tree_map(_meta, args), **tree_map(_meta, kwargs))
+        shapes = _shapes(op, args, kwargs)
         if views:
             return tree_map(lambda like: _view_of(args[0], like) if isinstance(like, Tensor) else like, shapes)
         outputs = tree_map(
@@ -287,6 +288,22 @@ def _fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
         return outputs
     back = [written[next(iter(r.alias_info.before_set))] for r in returns]
     return back[0] if len(back) == 1 else tuple(back) or None
+
+
+def _shapes(op: Any, args: Any, kwargs: Any) -> Any:
+    """Return what an operation returns, on the meta device; asked once for arguments of the same shapes and values."""
+    leaves, tree = tree_flatten((args, kwargs))
+    kinds = [
+        (leaf.shape, leaf.stride(), leaf.storage_offset(), leaf.dtype)
+        if isinstance(leaf, Tensor)
+        else (type(leaf), leaf)
+        for leaf in leaves
+    ]
+    known = all(leaf.device.type == NAME for leaf in leaves if isinstance(leaf, Tensor))  # a number may be a tensor
+    key = op, str(tree), str(kinds), torch.get_default_dtype()
+    if not known or key not in _known:
+        _known[key] = op(*tree_map(_meta, args), **tree_map(_meta, kwargs))
+    return _known[key]
 
 
 def _resize_outs(op: Any, schema: Any, args: Any, kwargs: Any) -> None:

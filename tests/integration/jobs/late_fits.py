@@ -96,7 +96,7 @@ def pinning(make):
 # ------------------------------------------------------------------------------------------------------------ fits
 
 
-def rows(count=24):
+def rows(count=16):
     draw = torch.Generator().manual_seed(3)
     x = torch.randn(count, 4, generator=draw)
     return x, x.sum(1, keepdim=True).sin()
@@ -286,7 +286,7 @@ FITS = {
     },
     "a schedule by a metric": {"net": OnPlateau},
     "stopped by a metric": {"callbacks": lambda: [pl.callbacks.EarlyStopping("val_loss", patience=0, min_delta=1.0)]},
-    "validated within the epoch": {"val_check_interval": 2, "limit_train_batches": 5},
+    "validated within the epoch": {"val_check_interval": 2, "limit_train_batches": 3},
     "metric objects": {"net": Measured},
     "graphs": {"step": "graphs"},
     "graphs with metric objects": {"net": Measured, "step": "graphs"},
