@@ -1,9 +1,9 @@
 """Code for Lightning that counts one of several optimizers' steps, as a batch of lt counts anyway."""
 
-import subprocess
 import sys
 
 import pytest
+from tests import processes
 
 SCRIPT = """
 import sys
@@ -48,7 +48,7 @@ for count in (0, 1, 3):
 def test_one_optimizer_of_several_counts(root, tmp_path):
     (script := tmp_path / "script.py").write_text(SCRIPT.format(root=root), "utf-8")
     words = [sys.executable, "-m", "lt_compat", str(script)]
-    done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
+    done = processes.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert [line for line in done.stdout.splitlines() if line.startswith("steps")] == [
         "steps 0 0",

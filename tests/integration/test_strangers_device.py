@@ -1,11 +1,11 @@
 """A device that another package brings has all that ours have: lt asks the accelerator, and torch's registries."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch.utils.backend_registration
+from tests import processes
 from tests.patience import PATIENCE
 
 JOB = Path(__file__).parent / "jobs" / "lumen.py"
@@ -17,7 +17,7 @@ def lines(tmp_path_factory):
     if not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"):
         pytest.skip("needs a torch in which a device can be written in Python")
     command = [sys.executable, str(JOB), str(tmp_path_factory.mktemp("lumen"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = processes.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
