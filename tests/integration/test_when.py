@@ -12,6 +12,7 @@ from lt_core import Callback, LightningModule, Logger
 from lt_loops import Trainer
 
 EACH = list(range(1, 25))  # 2 epochs of 12 batches of 2 samples
+SAVED = [1, 5, 6, 12, 15]  # the batches of the files from which a fit is resumed
 AT_ONCE = timedelta(microseconds=1)
 
 
@@ -44,12 +45,13 @@ class Steps(Logger):
         self.steps.append(step + 1)
 
 
-class SavesEachBatch(Callback):
-    def __init__(self, folder):
-        self.folder = folder
+class SavesAt(Callback):
+    def __init__(self, folder, batches):
+        self.folder, self.batches = folder, batches
 
     def on_train_batch_end(self, trainer, *args):
-        trainer.request_save(self.folder / f"{trainer.total_batches}.ckpt")
+        if trainer.total_batches in self.batches:
+            trainer.request_save(self.folder / f"{trainer.total_batches}.ckpt")
 
 
 def fit(path=None, **arguments):
@@ -97,12 +99,12 @@ def test_validations_come_at_these_batches(arguments, batches):
 
 
 @pytest.mark.filterwarnings("ignore:.*LT362")
-@pytest.mark.parametrize("at", [1, 5, 6, 12, 15])
 @pytest.mark.parametrize(("arguments", "batches"), VALIDATIONS)
-def test_a_resume_validates_at_the_batches_that_are_left(tmp_path, arguments, batches, at):
-    fit(callbacks=[SavesEachBatch(tmp_path)], enable_checkpointing=False, **arguments)
-    module, _ = fit(tmp_path / f"{at}.ckpt", **arguments)
-    assert module.validated == [batch for batch in batches if batch >= at]  # saved before the validation there
+def test_a_resume_validates_at_the_batches_that_are_left(tmp_path, arguments, batches):
+    fit(callbacks=[SavesAt(tmp_path, SAVED)], enable_checkpointing=False, **arguments)
+    validated = {at: fit(tmp_path / f"{at}.ckpt", **arguments)[0].validated for at in SAVED}
+    # saved before the validation there
+    assert validated == {at: [batch for batch in batches if batch >= at] for at in SAVED}
 
 
 @pytest.mark.parametrize(
@@ -172,11 +174,11 @@ def test_checkpoints_are_saved_at_these_batches(tmp_path, when, batches):
         ("5 batches", 2, [3, 5, 8, 10]),  # the steps that end with batches 6, 10, 16 and 20
     ],
 )
-@pytest.mark.parametrize("at", [None, 1, 5, 6, 12, 15])
-def test_rows_are_sent_at_these_steps(tmp_path, every, accumulate, steps, at):
+def test_rows_are_sent_at_these_steps(tmp_path, every, accumulate, steps):
     arguments = {"log_every_n_steps": every, "accumulate_grad_batches": accumulate}
-    if at is not None:
-        fit(callbacks=[SavesEachBatch(tmp_path)], enable_checkpointing=False, logger=Steps(), **arguments)
-    logger = Steps()
-    fit(None if at is None else tmp_path / f"{at}.ckpt", logger=logger, limit_val_batches=0, **arguments)
-    assert logger.steps == [step for step in steps if step > (at or 0) // accumulate]
+    fit(callbacks=[SavesAt(tmp_path, SAVED)], enable_checkpointing=False, logger=Steps(), **arguments)
+    loggers = {at: Steps() for at in [None, *SAVED]}
+    for at, logger in loggers.items():
+        fit(at and tmp_path / f"{at}.ckpt", logger=logger, limit_val_batches=0, **arguments)
+    sent = {at: logger.steps for at, logger in loggers.items()}
+    assert sent == {at: [step for step in steps if step > (at or 0) // accumulate] for at in loggers}
