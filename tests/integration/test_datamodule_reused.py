@@ -3,6 +3,7 @@
 import multiprocessing.util
 import random
 import signal
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -279,23 +280,30 @@ def assert_equal(found, wanted):
     assert found[2]["numpy"]["state"]["key"].equal(wanted[2]["numpy"]["state"]["key"])
 
 
+def seeded_anew(kind, use, then):
+    """Return what ``then`` leaves after ``use`` and another seed."""
+    seed_everything(1)
+    pair = Pair(kind)
+    if use is not None:
+        use(pair)
+    pair.renew()
+    pair.data.fold = 1
+    seed_everything(1 if then is again else 2)  # the same seed is seeding anew too
+    torch.rand(3)  # as a model does, so that the generators stand elsewhere than before the first setup
+    then(pair)
+    return outcome(pair)
+
+
+@cache
+def of_a_fresh_one(kind, then):
+    return seeded_anew(kind, None, then)
+
+
 @sources
 @first_uses
 @second_uses
 def test_after_seeding_anew_a_used_source_is_as_a_fresh_one(kind, use, then):
-    outcomes, seed = [], 1 if then is again else 2  # the same seed is seeding anew too
-    for uses in ([use], []):
-        seed_everything(1)
-        pair = Pair(kind)
-        for first in uses:
-            first(pair)
-        pair.renew()
-        pair.data.fold = 1
-        seed_everything(seed)
-        torch.rand(3)  # as a model does, so that the generators stand elsewhere than before the first setup
-        then(pair)
-        outcomes.append(outcome(pair))
-    assert_equal(*outcomes)
+    assert_equal(seeded_anew(kind, use, then), of_a_fresh_one(kind, then))
 
 
 @sources
