@@ -8,8 +8,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import LightningModule
-from lt_core.strategy import SingleDevice
 from lt_loops import Trainer
+from lt_parallel.decisions import DECISIONS
 
 pytest.importorskip("lt_strategies")
 pytestmark = pytest.mark.ddp
@@ -35,7 +35,7 @@ def test_no_fit_leaves_an_object(strategy):
         trainer = Trainer(accelerator="cpu", devices=1, strategy=strategy, max_epochs=1, **quiet)
         trainer.fit(Lit(), DataLoader(TensorDataset(torch.ones(8, 4)), 2))
         del trainer
-        SingleDevice.said.clear()  # what ranks read that are started later: a bounded number of values
+        DECISIONS.clear()  # what ranks read that are started later: a bounded number of values
         gc.collect()
         held.append(len(gc.get_objects()))
     assert held[-1] == held[-2] == held[-3], held

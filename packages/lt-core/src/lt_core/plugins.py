@@ -135,7 +135,7 @@ _BY_PACKAGE = {  # tools/packages.py writes the groups of entry points
         lt-loggers: hparams_file logger media read_hparams
         lt-lowbits: flatten_tensor restore_tensors unflatten_weights
         lt-memory: memory out_of_memory
-        lt-parallel: one_process
+        lt-parallel: decided one_process
         lt-profilers: compile_report
         lt-tuning: check_left_out check_patterns leave_out
     """,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from traceback import walk_stack
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core import plugins
 from lt_core.accelerator import Accelerator, open_device
 from lt_core.batch import move_to_device
 from lt_core.checkpoint import CheckpointIO, SupportsShards, is_remote, need_shards, shards_of
@@ -430,23 +429,9 @@ class SupportsStages(Protocol):
 
 
 class SingleDevice(Strategy):
-    """One device in this process: the choice of ``strategy="auto"`` for one, and the name for ``isinstance``.
-
-    Attributes:
-        said: what rank 0 has broadcast in this process, by the lines that led there: of each place the first hundred
-            values that are no tensors. Ranks that are started later, and repeat its script, find the same folders and
-            files by it.
-    """
-
-    said: ClassVar[defaultdict[Any, list[Any]]] = defaultdict(list)
+    """One device in this process: the choice of ``strategy="auto"`` for one, and the name for ``isinstance``."""
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
-        if isinstance(value, Tensor):  # names no file, and would be held for the life of the process
-            return value
-        # where there are ranks, launchers are in between
-        said = self.said[tuple(line for frame, line in walk_stack(None) if frame.f_code.co_name != "launch")]
-        if self.rank:
-            return said.pop(0) if said else value
-        said.append(value)
-        del said[100:]
-        return value
+        """Return ``value``; for ranks that repeat the script of rank 0 (lt-parallel), what it has decided there."""
+        decided = plugins.find("defaults", "decided")
+        return value if decided is None else decided(value, self.rank)

@@ -7,7 +7,7 @@ import pickle
 import signal
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from copy import copy
@@ -24,7 +24,8 @@ from lt_core.errors import RankError, warn
 from lt_core.launcher import Launcher, RunResult
 from lt_core.ranks import Ranks, Supervisor
 from lt_core.seed import capture_generators, restore_generators
-from lt_core.strategy import SingleDevice, Strategy
+from lt_core.strategy import Strategy
+from lt_parallel.decisions import DECISIONS
 
 _SIGNALS = "SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"
 _POLL = 0.1
@@ -107,7 +108,7 @@ class OneProcess(Launcher):
         self._mine, self._calls, self._meetings = mine, Counter[str](), 0
         self._decisions, self._threads = mine.folder / "decisions", 0
         if mine.rank == 0:
-            self._decisions.write_bytes(_pickled(torch.get_num_threads(), SingleDevice.said))
+            self._decisions.write_bytes(_pickled(torch.get_num_threads(), DECISIONS))
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Any) -> RunResult:
         if self._meetings != self._mine.meetings:
@@ -121,7 +122,9 @@ class OneProcess(Launcher):
             return result
         usual = torch.get_num_threads()  # on their number the rounding of sums depends
         if self._mine.rank and not self._threads:
-            self._threads, SingleDevice.said = pickle.loads(self._decisions.read_bytes())
+            self._threads, found = pickle.loads(self._decisions.read_bytes())
+            DECISIONS.clear()
+            DECISIONS.update(found)
         torch.set_num_threads(self._threads or usual)
         before, strategy.supervisor = strategy.supervisor, _Signs(self._mine)
         self._mine.give_sign()
@@ -230,12 +233,12 @@ def _asked(fn: Callable[..., RunResult], args: tuple[Any, ...]) -> str:
     return f"{job.stage} of {type(job.given).__name__}{' from ' * bool(start)}{start}"
 
 
-def _pickled(threads: int, said: dict[Any, list[Any]]) -> bytes:
+def _pickled(threads: int, decisions: dict[Any, list[Any]]) -> bytes:
     """Return both as bytes; without decisions if a user's own broadcasts cannot be pickled."""
     try:
-        return pickle.dumps((threads, said))
+        return pickle.dumps((threads, decisions))
     except Exception:
-        return pickle.dumps((threads, defaultdict[Any, list[Any]](list)))
+        return pickle.dumps((threads, {}))
 
 
 def _numbers(generators: dict[str, Any]) -> Any:

@@ -4,11 +4,16 @@ import pytest
 import torch
 
 from lt_core.strategy import SingleDevice
+from lt_parallel.decisions import DECISIONS
 
 
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch):
-    monkeypatch.setattr(SingleDevice, "said", type(SingleDevice.said)(list))
+def forgotten():
+    before = dict(DECISIONS)
+    DECISIONS.clear()
+    yield
+    DECISIONS.clear()
+    DECISIONS.update(before)
 
 
 def decide(strategy, value):
@@ -20,4 +25,4 @@ def test_broadcasts_hold_no_tensor_and_no_more_than_a_hundred_values_of_a_place(
     for number in range(1100):
         assert decide(strategy, number) == number
         assert torch.equal(decide(strategy, torch.full((2,), number)), torch.full((2,), number))
-    assert [*SingleDevice.said.values()] == [[*range(100)]]
+    assert [*DECISIONS.values()] == [[*range(100)]]
