@@ -253,3 +253,32 @@ def test_a_signal_in_a_validation_leaves_no_sums_here_and_none_in_the_file(train
     resumed = trainer()
     resumed.fit(Measured(), numbers(), numbers(), ckpt_path=tmp_path / "cut.ckpt")
     assert resumed.callback_metrics["trained"] == resumed.callback_metrics["evaluated"] == MEAN
+
+
+class OfBatches(Measured):
+    """Logs what its metric says of each batch, which has the graph of the forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.error, self.held = torchmetrics.MeanSquaredError(), []
+
+    def training_step(self, batch, batch_idx):
+        out = self.layer(batch)
+        self.error(out, batch)
+        self.log("error", self.error, on_step=True, on_epoch=True)
+        return out.square().mean()
+
+    def on_train_epoch_end(self):
+        pass
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.held += [value.requires_grad for value in self.trainer.callback_metrics.values()]
+
+
+@pytest.mark.filterwarnings("error:Converting a tensor with requires_grad")
+def test_the_value_of_a_batch_that_a_metric_gives_holds_no_graph(trainer):
+    module, runs = OfBatches(), trainer(max_epochs=1)
+    runs.fit(module, numbers())
+    assert module.held
+    assert not any(module.held)
+    assert not any(value.requires_grad for value in (*runs.callback_metrics.values(), *runs.logged_metrics.values()))

@@ -217,9 +217,11 @@ class Slot:
             self.context.warn_of_shared_metric(self, metric)
         self.metric, self.updated, self.fresh = metric, True, True
         if self.on_step:
-            self.last = getattr(metric, "_forward_cache", None)
-            if self.last is None:
-                self.last = metric.compute()
+            found = getattr(metric, "_forward_cache", None)
+            if found is None:
+                found = metric.compute()
+            # torchmetrics' value of a batch has its graph
+            self.last = found.detach() if isinstance(found, Tensor) else found
             self._check_single(self.last)
 
     def _check_single(self, value: Any) -> Any:
