@@ -127,6 +127,8 @@ def main():
         strategy.place(Placement(devices=devices, num_nodes=nodes, environment=environment, launcher=launcher))
         result = strategy.launch(run, strategy)
         print(f"rank {strategy.rank} of {strategy.world_size}: {result.outputs:.6f}", flush=True)
+    if LAUNCHER in ("script", "torchrun"):
+        assert os.environ.get("LOCAL_RANK", "0") == str(strategy.rank)
     if FAULT == "after" and strategy.rank == WHO:
         note_fault()
         raise ValueError("after the runs")

@@ -80,6 +80,7 @@ def main() -> int:
     members: dict[int, Member] = {0: Script(order["pid"], sys.stdin.fileno(), lambda: page.read(0).ended)}
     for rank in range(1, world):
         environment = {**os.environ, **order["environment"], "LT_RANK": str(rank), "LT_WATCHER": str(os.getpid())}
+        environment["LOCAL_RANK"] = str(rank)  # which scripts read before they make a Trainer
         members[rank] = Child(subprocess.Popen(order["command"], env=environment, stdin=subprocess.DEVNULL))
     watch = Watch(folder, members, world, order["deadline"])
     try:
