@@ -10,7 +10,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import LightningModule
+from lt_core.errors import ConfigError
 from lt_loops import Trainer
+from lt_parallel import FSDP
 from lt_strategies import DDP
 
 pytestmark = pytest.mark.ddp
@@ -23,9 +25,9 @@ def rows(count):
     return TensorDataset(x, x.sum(1, keepdim=True).sin())
 
 
-def fitted(module, ranks=1, count=24, batch_size=8, **arguments):
-    strategy = {"strategy": DDP(launcher="fork"), "devices": ranks} if ranks > 1 else {"devices": 1}
-    trainer = Trainer(accelerator="cpu", max_epochs=2, **QUIET, **strategy, **arguments)
+def fitted(module, ranks=1, count=24, batch_size=8, strategy=DDP):
+    where = {"strategy": strategy(launcher="fork"), "devices": ranks} if ranks > 1 else {"devices": 1}
+    trainer = Trainer(accelerator="cpu", max_epochs=2, **QUIET, **where)
     trainer.fit(module, DataLoader(rows(count), batch_size=batch_size // ranks))
     return torch.cat([value.flatten() for value in module.state_dict().values()])
 
@@ -95,3 +97,8 @@ class BySearch(LightningModule):
 def test_an_optimizer_that_compares_losses_compares_those_of_all_ranks(search, count, weighted):
     alone = fitted(BySearch(search, weighted), count=count)
     torch.testing.assert_close(fitted(BySearch(search, weighted), 2, count), alone, rtol=1e-4, atol=1e-4)
+
+
+def test_lbfgs_of_shards_is_refused_before_the_first_step():
+    with pytest.raises(ConfigError, match=r"'fsdp'.*LBFGS.*strategy='ddp'.*\[LT302\]"):
+        fitted(BySearch(None), 2, strategy=FSDP)

@@ -46,6 +46,12 @@ def make_plan(run: Run) -> Plan:
     asked, step = find_step(job.settings, limits, strategy, module, made)
     kind = training.kind(window)
     _check(made, module, precision, kind, window, by_itself=step is None or step.wraps)
+    if strategy.capabilities.sharded_parameters and any(isinstance(o, LBFGS) for o in made.optimizers):
+        raise ConfigError(
+            f"strategy={strategy.name!r} spreads parameters over the ranks, and LBFGS works on all of them as one "
+            "vector, which torch cannot spread. Take strategy='ddp', or another optimizer.",
+            code="LT302",
+        )
     check_groups(job.settings, strategy, step)
 
     # a wrapper must know before the forward of the last micro-batch that it is the last
