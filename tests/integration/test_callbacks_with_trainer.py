@@ -429,6 +429,18 @@ def test_a_search_may_take_more_steps_than_the_schedule_has():
     assert trainer.lr_scheduler_configs[0].scheduler.last_epoch == 32
 
 
+@pytest.mark.parametrize("call", ["lr_find", "scale_batch_size"])
+def test_a_tuner_says_that_it_cannot_search_after_a_fit(call):
+    trainer, net = make_trainer(max_epochs=1, enable_checkpointing=False), Net()
+    trainer.fit(net)
+    with pytest.raises(ConfigError, match=f"{call}.*ended at step 8.*another.*LT181"):
+        getattr(Tuner(trainer), call)(net)
+    assert (net.lr, net.batch_size, trainer.global_step) == (0.05, 8, 8)
+    getattr(Tuner(trainer), call)(Net())  # another module's fit begins anew
+    trainer.max_epochs = 2
+    trainer.fit(net)
+
+
 def test_a_tuner_changes_nothing_but_the_rate():
     tuned = Net()
     trainer = make_trainer(enable_checkpointing=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
@@ -14,6 +14,8 @@ from lt_tuning.batch_size_finder import BatchSizeFinder
 from lt_tuning.lr_finder import LearningRateCurve, LearningRateFinder
 
 __all__ = ["Tuner"]
+
+_Found = TypeVar("_Found", LearningRateCurve, int)
 
 
 class Tuner:
@@ -48,12 +50,13 @@ class Tuner:
         """Search for a learning rate, set it, and return the curve; see :class:`LearningRateFinder`.
 
         Raises:
-            ConfigError: for another ``method`` than ``"fit"``, or ``dataloaders`` in place of ``train_dataloaders``.
+            ConfigError: for another ``method`` than ``"fit"``, ``dataloaders`` in place of ``train_dataloaders``, or
+                after a ``fit`` of this Trainer with this module.
         """
         _check("lr_find", method, dataloaders)
         finder = LearningRateFinder(min_lr, max_lr, num_training, mode, early_stop_threshold, update_attr, attr_name)
         self._lt_search(finder, model, train_dataloaders, val_dataloaders, datamodule)
-        return finder.optimal_lr
+        return self._lt_found("lr_find", finder.optimal_lr)
 
     def scale_batch_size(
         self,
@@ -74,7 +77,8 @@ class Tuner:
         """Search for a batch size, set it, and return it; see :class:`BatchSizeFinder`.
 
         Raises:
-            ConfigError: for another ``method`` than ``"fit"``, or loaders that are given in place of methods.
+            ConfigError: for another ``method`` than ``"fit"``, loaders that are given in place of methods, or after a
+                ``fit`` of this Trainer with this module.
         """
         _check("scale_batch_size", method, dataloaders)
         if train_dataloaders is not None and not hasattr(train_dataloaders, "train_dataloader"):
@@ -85,7 +89,7 @@ class Tuner:
             )
         finder = BatchSizeFinder(mode, steps_per_trial, init_val, max_trials, batch_arg_name, margin, max_val)
         self._lt_search(finder, model, train_dataloaders, val_dataloaders, datamodule)
-        return finder.optimal_batch_size
+        return self._lt_found("scale_batch_size", finder.optimal_batch_size)
 
     def _lt_search(
         self, finder: LearningRateFinder | BatchSizeFinder, model: Any, train: Any, val: Any, datamodule: Any
@@ -97,6 +101,16 @@ class Tuner:
         ):
             self._lt_trainer.fit(model, train, val, datamodule=datamodule)
         finder.take_over(self._lt_trainer)
+
+    def _lt_found(self, call: str, found: _Found | None) -> _Found | None:
+        trainer = self._lt_trainer
+        if found is None and not trainer.fast_dev_run:
+            raise ConfigError(
+                f"{call}() searches before the first step of a fit, and this Trainer would go on with the one that "
+                f"ended at step {trainer.global_step}. Take another: Tuner(Trainer(...)).{call}(model).",
+                code="LT181",
+            )
+        return found
 
 
 class _StopAtStart(Callback):
