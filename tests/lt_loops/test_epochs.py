@@ -809,3 +809,59 @@ def test_layers_replaced_after_the_optimizers_are_told(hook, keeps, trainer, net
     kind = type("Replaces", (net,), {hook: replace})
     with nullcontext() if keeps else pytest.warns(LtWarning, match="Layers of Replaces were replaced after.*LT245"):
         trainer(max_epochs=2).fit(kind(), loader(8))
+
+
+@pytest.mark.parametrize("grows", ["unfrozen", "added", "in a group", "frozen from the start", "by another trainer"])
+def test_parameters_that_became_trainable_between_two_fits_are_told(grows, trainer, net, loader):
+    def optimizers(module):
+        return torch.optim.SGD([p for p in module.layers.parameters() if p.requires_grad], lr=0.1)
+
+    module, one = net(optimizers), trainer()
+    bias, other = module.layers[0].bias, torch.nn.Linear(1, 1)
+    bias.requires_grad = False
+    if grows == "frozen from the start":
+        module.other = other
+    one.fit(module, loader(8))
+    if grows in ("unfrozen", "in a group", "by another trainer"):
+        bias.requires_grad = True
+    if grows == "in a group":
+        one.optimizers[0].add_param_group({"params": [bias]})
+    if grows == "added":
+        module.other = other
+    names = {"unfrozen": "layers.0.bias", "added": "other.bias, other.weight"}.get(grows)
+    one = trainer() if grows == "by another trainer" else one
+    one.max_epochs = 2
+    with pytest.warns(LtWarning, match=f"No optimizer trains {names} of Net.*LT246") if names else nullcontext():
+        one.fit(module, loader(8))
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "told"),
+    [
+        (lambda one, module, data, path: one.validate(module, data, path("early"), verbose=False), True),
+        (lambda one, module, data, path: one.test(module, data, path("early"), verbose=False), True),
+        (lambda one, module, data, path: one.predict(None, [x for x, _ in data], ckpt_path=path("early")), True),
+        (lambda one, module, data, path: one.validate(module, data, path("end"), verbose=False), False),
+        (lambda one, module, data, path: one.validate(module, data, verbose=False), False),
+        (
+            lambda one, module, data, path: one.validate(copy.deepcopy(module), data, path("early"), verbose=False),
+            False,
+        ),
+    ],
+)
+def test_weights_that_an_evaluation_loaded_between_two_fits_are_told(
+    evaluate, told, trainer, validated, loader, tmp_path
+):
+    class Saves(Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            trainer.save_checkpoint(tmp_path / ("end" if trainer.current_epoch else "early"))
+
+    module, data = validated(), loader(8)
+    validated.test_step = validated.validation_step
+    one = trainer(max_epochs=2, callbacks=[Saves()])
+    one.fit(module, data)
+    evaluate(one, module, data, tmp_path.joinpath)
+    for one.max_epochs in 3, 4:  # the second goes on from the first
+        with pytest.warns(LtWarning, match="goes on with the weights of .*early.*LT320") if told else nullcontext():
+            one.fit(module, data)
+        told = False

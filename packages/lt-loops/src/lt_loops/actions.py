@@ -31,6 +31,7 @@ class TrainerActions(TrainerView):
     """Attributes that can be set, and methods for a run; those without a docstring have it in the interface."""
 
     _fitted: Run | None = None
+    _evaluated_file = ""  # whose weights the module has had since that fit
     _log_axis = "step"
 
     # ---- set by users and hooks --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.dialect import Policy, dialects, spoken_by
 from lt_core.duration import Duration
-from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced, warn
 from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
@@ -239,6 +239,14 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
             loaders, start = {"train": train_dataloaders, "validate": val_dataloaders}, self._settings.ckpt_path
             run = self._new_run("fit", model, loaders, datamodule, ckpt_path or start, weights_only)
             self._settings.note_default_epochs()
+            if (other := self._evaluated_file) and run.continues:
+                warn(
+                    f"This fit goes on with the weights of {other}, which were loaded after the fit that it continues, "
+                    "and with the optimizers and counters of that fit. For its own weights resume from a file of its "
+                    "end (ckpt_path=), or evaluate files by another module.",
+                    code="LT320",
+                )
+            self._evaluated_file = ""
             self._fitted = None  # a fit that fails leaves nothing to continue
             result = self.strategy.launch(run_fit, run)
             self._finish(run, result)
@@ -447,6 +455,9 @@ class Trainer(TrainerActions, metaclass=AsksDialects):
         if not run.begun:  # in this process
             take_over(run, result)
         run.status = result.status
+        last, path = self._fitted, run.origin.path
+        if last is not None and path is not None and run.begun and run.job.given is last.job.given:
+            self._evaluated_file = path if run.origin.header.step != last.position.step else ""
         if run.stage == "fit":
             self._fitted = run
             if self._settings.enable_progress_bar is not False:

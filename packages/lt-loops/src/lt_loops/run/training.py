@@ -14,7 +14,7 @@ from lt_loops.run.job import Context, Owner
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
 from lt_loops.setup.hooks import defines
-from lt_loops.setup.optimizers import Optimization, foreign_parameters, parse_optimizers, takes_closure
+from lt_loops.setup.optimizers import Optimization, foreign_parameters, left_out_of, parse_optimizers, takes_closure
 from lt_loops.setup.scheduler_config import kinds_of, load_schedulers
 from lt_loops.state.origin import Saved, StateDict, own_copy
 from lt_loops.state.plan import Plan, params_of
@@ -75,6 +75,7 @@ class Training(Owner):
                 code="LT244",
             )
         elif self._job.stage != "fit" or self.optimizers:
+            self._warn_of_unfrozen()
             return (lambda: self.optimizers) if self.optimizers else None
         return self._made
 
@@ -82,6 +83,19 @@ class Training(Owner):
         self._recorder.enter("configure_optimizers")
         self.configure(parse_optimizers(self._module.configure_optimizers(), self._module))
         return self.optimizers
+
+    def _warn_of_unfrozen(self) -> None:
+        """Warn of parameters that became trainable since the fit that this one continues."""
+        made = self.optimization
+        new = sorted(left_out_of(made.optimizers, self._module) - made.left_out) if made.optimizers else []
+        if new:
+            warn(
+                f"No optimizer trains {', '.join(new[:3])}{f' and {len(new) - 3} more' * (len(new) > 3)} of "
+                f"{type(self._module).__name__}, which became trainable after the fit that this one continues with its "
+                "optimizers. Add them: trainer.optimizers[0].add_param_group({'params': ...}); or take another "
+                "Trainer, whose fit makes new optimizers.",
+                code="LT246",
+            )
 
     def _are_outdated(self) -> bool:
         return not self.optimization.foreign.issuperset(map(id, foreign_parameters(self.optimizers, self._module)))

@@ -33,6 +33,7 @@ class Optimization:
         schedulers: with when they step, in declared order.
         frequencies: batches in a row for each optimizer (the form of 1.x), else None.
         foreign: ids of parameters that are not the module's, which is a choice where they were so from the start.
+        left_out: names of trainable parameters of the module that no optimizer has, likewise.
     """
 
     optimizers: list[Optimizer] = field(default_factory=list)
@@ -40,6 +41,7 @@ class Optimization:
     schedulers: list[SchedulerConfig] = field(default_factory=list)
     frequencies: list[int] | None = None
     foreign: frozenset[int] = frozenset()
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +107,8 @@ def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
             "Write 'frequency': 1 for the others.",
             code="LT330",
         )
-    return Optimization(optimizers, names, schedulers, frequencies if len(frequencies) > 1 else None, foreign)
+    turns = frequencies if len(frequencies) > 1 else None
+    return Optimization(optimizers, names, schedulers, turns, foreign, left_out_of(optimizers, module))
 
 
 # ---- the forms -------------------------------------------------------------------------------------------------------
@@ -239,6 +242,12 @@ def foreign_parameters(optimizers: list[Optimizer], module: nn.Module) -> list[n
     """
     mine = {id(parameter) for parameter in module.parameters()}
     return [p for p in params_of(*optimizers) if isinstance(p, nn.Parameter) and id(p) not in mine]
+
+
+def left_out_of(optimizers: list[Optimizer], module: nn.Module) -> frozenset[str]:
+    """Return the names of the module's trainable parameters that no optimizer has."""
+    held = set(map(id, params_of(*optimizers)))
+    return frozenset(name for name, p in module.named_parameters() if p.requires_grad and id(p) not in held)
 
 
 def takes_closure(optimizer: Optimizer, *, offered: bool) -> bool:
