@@ -1,3 +1,4 @@
+import copy
 import json
 import pickle
 import subprocess
@@ -224,12 +225,26 @@ def test_other_ranks_write_nothing(tmp_path, monkeypatch, kind):
 
 
 @KINDS
+@pytest.mark.parametrize("copied", [lambda logger: pickle.loads(pickle.dumps(logger)), copy.deepcopy])
+def test_copies_of_a_logger_that_has_logged_nothing_take_a_version_each(tmp_path, kind, copied):
+    template, versions = kind(tmp_path), []
+    for _ in range(3):
+        own = copied(template)
+        own.claim_version()
+        own.log_metrics({"a": 1.0}, 0)
+        own.finalize("success")
+        versions.append(own.version)
+    assert versions == [0, 1, 2]
+    assert template.claim_version() == 3
+
+
+@KINDS
 def test_a_copy_for_another_process_does_not_write_rows_again(tmp_path, kind):
     logger = kind(tmp_path)
     logger.log_metrics({"a": 1.0}, 0)
-    copy = pickle.loads(pickle.dumps(logger))
-    copy.log_metrics({"a": 2.0}, 1)
-    copy.finalize("success")
+    own = pickle.loads(pickle.dumps(logger))
+    own.log_metrics({"a": 2.0}, 1)
+    own.finalize("success")
     logger.finalize("success")
     if kind is not TensorBoardLogger:
         assert Path(logger.log_dir, logger.file_name).read_text().count("\n") == 2 + (kind is CSVLogger)

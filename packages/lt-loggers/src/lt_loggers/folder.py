@@ -163,7 +163,7 @@ class FolderLogger(BufferedLogger):
 
     def save(self) -> None:
         super().save()
-        if process_rank():
+        if process_rank() or self._version is None:  # a copy, or a look, takes no version
             return
         folder = self.files_dir
         if folder.is_dir() and not (folder / self.NAME_HPARAMS_FILE).exists():
@@ -211,8 +211,8 @@ def next_version(root_dir: str | os.PathLike[str]) -> int:
 
 
 def _version_after(names: list[str]) -> int:
-    found = (re.fullmatch(r"version_(\d+)", name) for name in names)
-    return max((int(match[1]) + 1 for match in found if match), default=0)
+    found = re.findall(r"^version_(\d+)$", "\n".join(names), re.MULTILINE)
+    return max(map(int, found), default=-1) + 1
 
 
 def _expanded(save_dir: str | os.PathLike[str]) -> str:
