@@ -29,6 +29,7 @@ class Precision(Interface):
     name: str = "32-true"
     scales: bool = False
     compute_dtype: torch.dtype | None = None
+    _lt_first_state: dict[str, Any] | None = None  # that of its first fit's begin
 
     def open(self, device: torch.device) -> None:
         """Get to know the device; called by ``Strategy.setup`` before anything else here."""

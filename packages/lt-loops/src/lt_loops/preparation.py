@@ -108,6 +108,8 @@ def set_up(run: Run) -> None:
     run.training.optimization.optimizers = optimizers
     if fits:
         run.module._lt_note_weights()
+        if not run.continues:
+            run.training.begin_anew()
     restore(run, "before on_fit_start")
     if run.stage in ("validate", "test") and not run.position.step:  # else the fit before it has sent them
         run.log.send_hparams()

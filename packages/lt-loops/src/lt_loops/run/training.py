@@ -114,6 +114,16 @@ class Training(Owner):
         self.optimization = optimization
         self.schedulers.configure(optimization.schedulers)
 
+    def begin_anew(self) -> None:
+        """Drop what another fit left: gradients, and the precision's state; its object may have served that one."""
+        for parameter in self._module.parameters():
+            parameter.grad = None
+        precision = self._precision
+        if precision._lt_first_state is None:
+            precision._lt_first_state = own_copy(precision.state_dict())
+        else:
+            precision.load_state_dict(own_copy(precision._lt_first_state))
+
     def continue_from(self, last: Training) -> None:
         """Take over all that another fit of the same module trained with."""
         if not self._job.policy.new_optimizers:

@@ -152,7 +152,12 @@ class ScaledMixed(Mixed):
 
     def open(self, device: torch.device) -> None:
         super().open(device)
-        self._stand_ins.clear()  # they hold the optimizers of an earlier run
+        self._finish_step()
+        # what an exception left between unscale and step, and the optimizers of an earlier run
+        self._stand_ins.clear()
+        self._unscaled.clear()
+        if self._scaler is not None:
+            self._scaler._per_optimizer_states.clear()
 
     @property
     def scaler(self) -> GradScaler:
