@@ -373,3 +373,53 @@ def test_a_guard_names_the_first_step_of_each_fit_that_is_not_finite(tmp_path):
         with pytest.warns(UserWarning, match=f"not finite at optimizer step {step} "):
             one.fit(module)
         assert guard.first_step == step
+
+
+class Brings(Net):
+    """Makes callbacks of its own for each run."""
+
+    def configure_callbacks(self):
+        keep = cb.ModelCheckpoint(self.folder, monitor="v", filename="{epoch}-{v:.1f}")
+        return [keep, cb.EarlyStopping("v", patience=3)]
+
+
+def brought(folder, scores=(5.0, 4.0, 6.0, 7.0, 8.0, 9.0)):
+    module = Brings(scores)
+    module.folder = folder / "files"
+    return module
+
+
+def own_trainer(folder, **arguments):
+    return trainer(folder, cb.LambdaCallback(), **{"enable_checkpointing": True, **arguments})
+
+
+def test_callbacks_that_a_module_brings_know_the_best_file_after_an_evaluation(tmp_path):
+    one, module = own_trainer(tmp_path), brought(tmp_path)
+    one.fit(module)
+    best = one.checkpoint_callback.best_model_path
+    assert Path(best).name == "epoch=1-v=4.0.ckpt"
+    for run in (one.validate, one.test, one.test):
+        run(module, ckpt_path="best", verbose=False)
+        assert (one.checkpoint_callback.best_model_path, one.checkpoint_callback.best_model_score) == (best, 4.0)
+        assert one.early_stopping_callback.stopped_epoch == 4
+
+
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_callbacks_that_a_module_brings_go_on_with_their_fit(evaluates, tmp_path):
+    one, module = own_trainer(tmp_path, max_epochs=3), brought(tmp_path)
+    one.fit(module)
+    if evaluates:
+        one.validate(module, verbose=False)
+    one.max_epochs = 6
+    one.fit(module)
+    assert (one.current_epoch, one.early_stopping_callback.wait_count) == (5, 3)
+    assert [path.name for path in module.folder.glob("*.ckpt")] == ["epoch=1-v=4.0.ckpt"]
+
+
+def test_callbacks_that_a_module_brings_begin_anew_with_another_module(tmp_path):
+    one = own_trainer(tmp_path)
+    one.fit(brought(tmp_path))
+    one.fit(brought(tmp_path, (9.0, 8.0, 7.0, 6.0, 5.0, 4.5)))
+    assert one.current_epoch == 6
+    assert Path(one.checkpoint_callback.best_model_path).name == "epoch=5-v=4.5.ckpt"
+    assert one.checkpoint_callback.best_k_models.keys() == {one.checkpoint_callback.best_model_path}

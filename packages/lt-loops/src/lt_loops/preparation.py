@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import product
 from typing import Any
 
 from lt_core.callback import Callback
@@ -28,7 +29,7 @@ from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.mistakes import check_steps, warn_of_typos
 from lt_loops.setup.resolve import asked_steps, order_callbacks
 from lt_loops.setup.scheduler_config import check_schedule_length
-from lt_loops.state.origin import Origin, Saved
+from lt_loops.state.origin import Origin, Saved, own_copy
 
 
 def set_up(run: Run) -> None:
@@ -190,6 +191,11 @@ def _with_those_of(run: Run) -> list[Callback]:
                 code="LT213",
             )
     kept = [cb for cb in run.callbacks if cb in extra or type(cb) not in map(type, extra)]
+    for old, new in product([cb for cb in run.callbacks if cb not in kept and cb.role and cb._lt_fitted_in], extra):
+        # made anew for this run: they know the files, and the patience, of the fit that those in their place served
+        if type(old) is type(new) and old.state_key == new.state_key and not new._lt_fitted_in:
+            new.load_state_dict(own_copy(old.state_dict()))
+            new._lt_fitted_in = old._lt_fitted_in
     ordered = order_callbacks(kept + [cb for cb in extra if cb not in kept])
     if problem := repeated("The list of callbacks, with those of configure_callbacks,", ordered):
         if not run.job.policy.repeated_names:
