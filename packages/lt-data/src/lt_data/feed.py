@@ -18,7 +18,7 @@ from lt_data.fingerprint import warn_if_same
 from lt_data.lookahead import look_ahead
 from lt_data.reader import Reader, State
 
-_MOMENT = 0.5
+_MOMENT = 3.0
 """Seconds in which a worker whose connection broke is gone."""
 
 
