@@ -179,10 +179,7 @@ def _note_holders(error: BaseException, *holders: Any) -> None:
 def _torch_settings(settings: Settings, stage: str) -> Iterator[None]:
     """Set torch's settings of the whole process as asked; restore all of them, whoever changed them."""
     anomaly, benchmark, matmul = torch.is_anomaly_enabled(), torch.backends.cudnn.benchmark, _matmul_precision()
-    deterministic, warns = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    deterministic = _deterministic()
     cublas = os.environ.get(_CUBLAS)
     if settings.deterministic:
         torch.use_deterministic_algorithms(True, warn_only=settings.deterministic == "warn")
@@ -200,7 +197,8 @@ def _torch_settings(settings: Settings, stage: str) -> Iterator[None]:
     finally:
         torch.autograd.set_detect_anomaly(anomaly)
         torch.backends.cudnn.benchmark = benchmark
-        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        if _deterministic() != deterministic:  # the call imports torch's compiler, which takes a second
+            torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
         if cublas is None:
             os.environ.pop(_CUBLAS, None)
         if matmul is not None and _matmul_precision() != matmul:
@@ -208,6 +206,10 @@ def _torch_settings(settings: Settings, stage: str) -> Iterator[None]:
 
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
+
+
+def _deterministic() -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 
 def _matmul_precision() -> str | None:
