@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler, Weight
 
 from lt_core import LightningModule, seed_everything
 from lt_core.errors import DataError
+from lt_data import CombinedLoader
 from lt_loops import Trainer
 from lt_strategies import DDP
 
@@ -44,8 +45,10 @@ class Reads(LightningModule):
         self.note("train", batch)
         return self.layer(batch / SAMPLES).mean()
 
-    def validation_step(self, batch, batch_idx):
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
         self.note("val", batch)
+
+    test_step = predict_step = validation_step
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -69,10 +72,13 @@ def loader(sampler=None):
     return DataLoader(Numbers(), batch_size=3, shuffle=sampler is None, sampler=sampler)
 
 
-def fit(model, train, val=None):
+def on_two_ranks():
     strategy = DDP(launcher="fork")
-    trainer = Trainer(accelerator="cpu", devices=2, strategy=strategy, max_epochs=2, num_sanity_val_steps=0, **QUIET)
-    trainer.fit(model, train, val)
+    return Trainer(accelerator="cpu", devices=2, strategy=strategy, max_epochs=2, num_sanity_val_steps=0, **QUIET)
+
+
+def fit(model, train, val=None):
+    on_two_ranks().fit(model, train, val)
 
 
 @pytest.mark.parametrize("hook", ["setup", "configure_model", "on_train_start"])
@@ -134,3 +140,46 @@ def test_a_sampler_whose_weights_ranks_set_otherwise_is_an_error_in_that_epoch(t
     with pytest.raises(DataError, match=r"WeightedRandomSampler.*\[LT452\]"):
         fit(Learns(tmp_path, "setup"), loader(chosen))
     assert {path.name for path in tmp_path.iterdir()} == {"train0-0", "train0-1"}
+
+
+def one_batch():
+    return DataLoader(Numbers(), batch_size=SAMPLES)  # the other rank has none
+
+
+def after_one(own):
+    return [one_batch(), own]
+
+
+def before_one(own):
+    return CombinedLoader([own, one_batch()], "sequential", limits=100)
+
+
+def evaluated(how, model, loaders):
+    if how == "fit":
+        fit(model, loader(), loaders)
+    else:
+        getattr(on_two_ranks(), how)(model, loaders)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "given"),
+    [
+        ("validate", ByRank, after_one),
+        ("test", Unseeded, after_one),
+        ("predict", ByRank, loader),
+        ("fit", ByRank, after_one),
+        ("validate", ByRank, before_one),
+    ],
+)
+def test_other_orders_in_an_evaluation_are_an_error_too(how, kind, given, tmp_path):
+    loaders = given(kind() if given is loader else loader(kind()))
+    with pytest.raises(DataError, match=rf"{kind.__name__}.*lost.*use_distributed_sampler=False.*\[LT452\]"):
+        evaluated(how, Reads(tmp_path, "setup"), loaders)
+    assert not list(tmp_path.glob("val*"))
+
+
+@pytest.mark.parametrize("given", [after_one, before_one])
+def test_ranks_with_other_numbers_of_batches_compare_orders_without_a_hang(given, tmp_path):
+    evaluated("validate", Reads(tmp_path, "setup"), given(loader(Own())))
+    found = [float(line) for path in tmp_path.glob("val*") for line in path.read_text().split()]
+    assert sorted(found) == sorted([*range(SAMPLES)] * 2)

@@ -170,14 +170,16 @@ def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> G
     total, policy = 0, run.job.policy
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
 
-    def opened(feed: Feed) -> Iterator[Any]:
-        feed.set_epoch(run.position.epoch)
-        return iter(feed)
-
+    early: dict[Feed, Iterator[Any]] = {}
     # as TrainingData.open_first: making the iterator and the hooks may both draw
-    early = {feed: opened(feed) for feed in feeds[: policy.loaders_before_hooks]}
+    for feed in feeds[: policy.loaders_before_hooks]:
+        feed.set_epoch(run.position.epoch)
+        early[feed] = iter(feed)
     run.call(f"on_{word}_start", phase=f"{group}_start")
     run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
+    for feed in feeds:  # all at once, as here the ranks compare the orders; a hook may have had them reloaded
+        if feed not in early:
+            feed.set_epoch(run.position.epoch)
     method = f"{word}_step"
     if several:
         check_takes_index(run.module, method, policy)
@@ -198,7 +200,7 @@ def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> G
             recorder.enter(
                 f"{group}_batch" if group != "predict" else "predict_step", loader_idx if several else None, feed
             )
-            iterator = early.pop(feed, None) or opened(feed)  # a hook may have had it reloaded
+            iterator = early.pop(feed, None) or iter(feed)
             stepping, uneven = recorder.stepping, feed.uneven
             most = most if limit is None else min(limit, most)
             for index, batch in enumerate(run.measured(islice(iterator, None if most == inf else int(most)))):

@@ -51,6 +51,10 @@ class CombinedReader(Reader):
     def accepts(self, kind: str, shard: Shard) -> bool:
         return kind == self.kind
 
+    def set_epoch(self, epoch: int) -> None:
+        for feed in self.feeds:
+            feed.reader.set_epoch(epoch)
+
     def begin(self, epoch: int) -> Iterator[Any]:
         return self._turns(epoch, [{"rounds": 0, "ended": False}] * len(self.feeds), done=0)
 

@@ -83,6 +83,7 @@ class ShardedReader(WorkerReader):
         self.parcels = self.copy.travels and self._rows is None
         self.unwrap = self._unwrap
         self._order = Order(range(0), 1)
+        self._next: Order | None = None
         self._drawn: State | None = None
         self._start = self._start_batches = 0
         self.born = [0, 0]
@@ -132,10 +133,14 @@ class ShardedReader(WorkerReader):
 
     # ---- an epoch ----------------------------------------------------------------------------------------------------
 
+    def set_epoch(self, epoch: int) -> None:
+        if not self.exact:  # here, where all ranks come: one with fewer batches may not begin each of several loaders
+            self._next = self._seeded_order(epoch, self.gather)
+
     def begin(self, epoch: int) -> Iterator[Any]:
         self._settle()
         self._drawn, self._start, self._start_batches, self._open = None, 0, 0, True
-        self._order = self._seeded_order(epoch)
+        self._order, self._next = self._next or self._seeded_order(epoch, self.gather if self.exact else None), None
         rest, self._rest = self._rest, None
         if rest is None:
             return self._read(born=[epoch, 0])
@@ -146,7 +151,7 @@ class ShardedReader(WorkerReader):
         self._check_unchanged(state)
         self._open = True
         self._drawn = state if "position" not in state else state["drawn"]
-        self._order = self._seeded_order(epoch) if self._drawn is None else self._drawn_order(self._drawn)
+        self._order = self._seeded_order(epoch, self.gather) if self._drawn is None else self._drawn_order(self._drawn)
         self._start_batches = self.batches_done(state, batches)
         self._start = self._position_in(state, batches)
         mine = state.get("shard") == list(self.shard) and state["num_workers"] == self.loader.num_workers
@@ -241,7 +246,7 @@ class ShardedReader(WorkerReader):
         batched = not grouped and not self.indices.lone
         return Order([()] * len(items) if batched else items, size, drop_last, batched)
 
-    def _seeded_order(self, epoch: int) -> Order:
+    def _seeded_order(self, epoch: int, gather: Callable[[Any], list[Any]] | None) -> Order:
         frame, sampler = self._frame(), index_sampler(self.loader)
         if not frame.batched and not self.indices.lone:
             sampler = sampler.sampler
@@ -251,7 +256,7 @@ class ShardedReader(WorkerReader):
         if type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(sampler.data_source):
             return frame._replace(items=torch.randperm(len(sampler), generator=torch.Generator().manual_seed(seed)))
         order = self._ordered(_isolated(self.loader, sampler, len(frame.items), seed))
-        require_same(self.gather, type(sampler).__name__)(fingerprint(order.items))
+        require_same(gather, type(sampler).__name__)(fingerprint(order.items))
         return order
 
     def _drawn_order(self, state: State) -> Order:

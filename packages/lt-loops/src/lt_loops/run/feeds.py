@@ -131,7 +131,7 @@ class Feeds(Owner):
         _warn_of_empty(loaders, kind)
         capable, several = strategy.capabilities, strategy.data_shard.count > 1
         stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
-        more = {"gather": strategy.gather_objects if stand_ins and several else None, "stand_ins": stand_ins}
+        more = {"gather": strategy.gather_objects if several else None, "stand_ins": stand_ins}
         made = [self._made(kind, one, index, **more) for index, one in enumerate(loaders)]
         overfit = kind == "validate" and self._settings.limit_val_batches and self._settings.overfit_batches
         for feed in made if overfit else ():  # an error names the user's argument
