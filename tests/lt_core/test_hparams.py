@@ -16,7 +16,7 @@ from torch import nn
 
 from lt_core import ConfigError, LightningModule, LtWarning
 from lt_core.files.plain_data import is_plain
-from lt_core.hparams import AttributeDict, HyperparametersMixin, plain_hparams, saved_hparams
+from lt_core.hparams import AttributeDict, HyperparametersMixin, logged_hparams, plain_hparams, saved_hparams
 
 
 class Model(LightningModule):
@@ -185,6 +185,53 @@ def test_initial_values_stay_when_hparams_change():
     assert model.hparams_initial.lr.tolist() == [1, 1]
 
 
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    sizes: list
+
+
+@dataclass
+class Tree:
+    sizes: list
+    parent: "Tree | None" = None
+    late: int = field(init=False)
+
+    def __post_init__(self):
+        self.parent = self
+
+
+class Attributes(dict):
+    __getattr__ = dict.__getitem__
+    __setitem__ = None
+
+
+@pytest.mark.parametrize(
+    ("make", "at"),
+    [
+        (lambda sizes: {"sizes": sizes}, lambda held: held["sizes"]),
+        (lambda sizes: OrderedDict(sizes=sizes), lambda held: held["sizes"]),
+        (lambda sizes: defaultdict(list, sizes=sizes), lambda held: held["sizes"]),
+        (lambda sizes: Attributes(sizes=sizes), lambda held: held.sizes),
+        (lambda sizes: Namespace(sizes=sizes), lambda held: held.sizes),
+        (lambda sizes: Namespace(inner=[{"sizes": sizes}]), lambda held: held.inner[0]["sizes"]),
+        (Frozen, lambda held: held.sizes),
+        (lambda sizes: [(Frozen(sizes),)], lambda held: held[0][0].sizes),
+        (Tree, lambda held: held.sizes),
+        (Tree, lambda held: held.parent.sizes),
+    ],
+)
+def test_initial_values_stay_when_what_holds_them_is_changed(make, at):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # saved by name
+        model = Model(make([1]))
+    initial = type(model.hparams_initial.width)
+    at(model.hparams.width).append(2)
+    at(model.hparams_initial.width).append(3)
+    assert at(model.hparams.width) == [1, 2]
+    assert at(model.hparams_initial.width) == [1]
+    assert initial in (type(model.hparams.width), AttributeDict)
+
+
 def test_modules_in_hparams_are_no_submodules_and_not_copied():
     backbone = nn.Linear(1, 1)
     with pytest.warns(UserWarning, match="'width'"):
@@ -207,6 +254,48 @@ def test_logger_says_whether_loggers_get_them():
 
     assert Some(True).logs_hyperparameters
     assert not Some(False).logs_hyperparameters
+
+
+@pytest.mark.parametrize(
+    ("calls", "logged"),
+    [
+        ([((), True)], {"a", "b"}),
+        ([(("a",), True), (("b",), False)], {"a"}),
+        ([(("b",), False), (("a",), True)], {"a"}),
+        ([((), True), (("b",), False)], {"a"}),
+        ([((), False), (("b",), True)], {"b"}),
+        ([(("b",), False), ((), True)], {"a", "b"}),
+        ([((), True), ((), False)], set()),
+        ([(({"c": 3},), False), ((), True)], {"a", "b"}),
+        ([(({"c": 3},), True), ((), False)], {"c"}),
+    ],
+)
+def test_the_last_call_that_keeps_a_name_decides_whether_loggers_get_it(calls, logged):
+    class Some(LightningModule):
+        def __init__(self, a=1, b=2):
+            super().__init__()
+            for args, logger in calls:
+                self.save_hyperparameters(*args, logger=logger)
+
+    module = Some()
+    assert set(logged_hparams(module)) == logged
+    assert module.logs_hyperparameters == bool(logged)
+    assert logged_hparams(copy.deepcopy(module)) == logged_hparams(module)
+
+
+def test_a_subclass_keeps_its_own_from_the_loggers_and_not_its_parents():
+    class Base(LightningModule):
+        def __init__(self, lr=0.1):
+            super().__init__()
+            self.save_hyperparameters()
+
+    class Sub(Base):
+        def __init__(self, secret="s"):
+            super().__init__(lr=0.2)
+            self.save_hyperparameters(logger=False)
+
+    assert logged_hparams(Sub()) == {"lr": 0.2}
+    assert Sub().hparams == {"lr": 0.2, "secret": "s"}
 
 
 def test_a_class_of_any_kind_can_keep_its_arguments():

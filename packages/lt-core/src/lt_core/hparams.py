@@ -7,11 +7,13 @@ import dataclasses
 import inspect
 import sys
 import typing
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any, TypeVar
 
 from torch import Tensor
+from torch.nn import Module
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean, warn
 from lt_core.files._hparams_form import (
@@ -26,7 +28,15 @@ from lt_core.files._hparams_form import (
 )
 from lt_core.files.typed_data import is_array
 
-__all__ = ["AttributeDict", "HyperparametersMixin", "makes_new", "plain_hparams", "saved_hparams", "settle_hparams"]
+__all__ = [
+    "AttributeDict",
+    "HyperparametersMixin",
+    "logged_hparams",
+    "makes_new",
+    "plain_hparams",
+    "saved_hparams",
+    "settle_hparams",
+]
 
 
 class AttributeDict(dict[str, Any]):
@@ -106,7 +116,7 @@ class HyperparametersMixin:
                 instance. Default: all.
             ignore: names to leave out, including those kept by a parent's ``__init__``.
             frame: the frame of the ``__init__``, where a function in between makes this call.
-            logger: whether loggers get them at the start of a run.
+            logger: whether loggers get them at the start of a run; the last call that keeps a name decides for it.
 
         Raises:
             ConfigError: for a name that is no argument, or a call from outside of ``__init__`` without an object.
@@ -117,7 +127,8 @@ class HyperparametersMixin:
         found, argument = _chosen(self, args, given)
         kept = {str(name): value for name, value in found.items() if name not in left_out}
         state = self.__dict__
-        state["_log_hyperparams"] = logger
+        unlogged: set[str] = state.get("_lt_unlogged", set())
+        state["_lt_unlogged"] = unlogged.difference(kept) if logger else unlogged.union(kept)
         state["_hparams_name"] = argument
         state["_lt_hparams_config"] = of_omegaconf(found)
         new = {name: value for name, value in kept.items() if name not in self.hparams}
@@ -129,12 +140,16 @@ class HyperparametersMixin:
             for name in left_out.intersection(self.hparams):  # a parent has kept it
                 del self.hparams[name]
             self.hparams.update(kept)
-        state["_hparams_initial"] = AttributeDict({name: _copied(value) for name, value in self.hparams.items()})
+        state["_hparams_initial"] = _copied(AttributeDict(self.hparams))
+        logged = logger or state.get("_log_hyperparams", False)
+        state["_log_hyperparams"] = logged and not state["_lt_unlogged"].issuperset(map(str, self.hparams))
         _warn_of_names_only(self, new, argument)
 
     @property
     def hparams(self) -> AttributeDict:
-        """The hyperparameters kept by :meth:`save_hyperparameters`; changes to them are saved and logged.
+        """The hyperparameters kept by :meth:`save_hyperparameters`.
+
+        Checkpoints hold them as they are then, with later changes; loggers get :attr:`hparams_initial`.
 
         A ``DictConfig`` of omegaconf's that was given to :meth:`save_hyperparameters` is here as it is.
         """
@@ -152,14 +167,21 @@ class HyperparametersMixin:
 
     @property
     def hparams_initial(self) -> AttributeDict:
-        """The hyperparameters as they were when they were kept."""
+        """The hyperparameters as they were when they were kept: a copy; modules and other objects are the same."""
         initial: AttributeDict = self.__dict__.get("_hparams_initial", AttributeDict())
-        return AttributeDict({name: _copied(value) for name, value in initial.items()})
+        return _copied(initial)  # type: ignore[no-any-return]
 
     @property
     def logs_hyperparameters(self) -> bool:
-        """Whether loggers get :attr:`hparams` at the start of a run."""
+        """Whether loggers get any of :attr:`hparams_initial` at the start of a run."""
         return bool(self.__dict__.get("_log_hyperparams", False))
+
+
+def logged_hparams(owner: HyperparametersMixin) -> dict[str, Any]:
+    """Return the first values of the hyperparameters that loggers get, in the form of :func:`plain_hparams`."""
+    unlogged = owner.__dict__.get("_lt_unlogged", ())
+    shown = plain_hparams(owner.hparams_initial) if owner.logs_hyperparameters else {}
+    return {name: value for name, value in shown.items() if name not in unlogged}
 
 
 def plain_hparams(hparams: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,17 +318,29 @@ def _chosen(owner: object, args: Sequence[Any], given: dict[str, Any] | None) ->
     return {name: given[name] for name in names}, "kwargs" if names else None
 
 
-def _copied(value: Any) -> Any:
-    """Return a copy of containers and tensors; modules, functions and other objects stay the same."""
-    if type(value) in (dict, AttributeDict):
-        return type(value)({key: _copied(item) for key, item in value.items()})
+def _copied(value: Any, made: dict[int, Any] | None = None) -> Any:
+    """Return a copy of what holds others, and of tensors; modules, functions and other objects stay the same.
+
+    ``made`` has copies by the ``id`` of a Namespace or dataclass instance, which may hold itself.
+    """
+    if isinstance(value, dict):  # other packages' dicts have attributes too, and may refuse to be filled
+        kind = type(value) if type(value) in (dict, OrderedDict, Counter) else AttributeDict
+        return kind({key: _copied(item, made) for key, item in value.items()})
     if type(value) in (list, tuple, set):
-        return type(value)(_copied(item) for item in value)
+        return type(value)(_copied(item, made) for item in value)
     if is_array(value):
         return value.copy()
     if of_omegaconf(value):
         return copy.deepcopy(value)
-    return value.detach().clone() if type(value) is Tensor else value
+    held = opened(value)
+    if held is value or isinstance(value, Module):
+        return value.detach().clone() if type(value) is Tensor else value
+    made = {} if made is None else made
+    if id(value) not in made:
+        made[id(value)] = copy.copy(value)
+        for name, item in held.items():
+            object.__setattr__(made[id(value)], name, _copied(item, made))
+    return made[id(value)]
 
 
 def _warn_of_names_only(owner: HyperparametersMixin, kept: Mapping[str, Any], argument: str | None) -> None:

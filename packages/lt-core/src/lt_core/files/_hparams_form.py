@@ -92,7 +92,8 @@ def opened(value: Any) -> Any:
     if isinstance(value, Namespace):
         return vars(value)
     if _is_record(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        names = (field.name for field in dataclasses.fields(value))
+        return {name: getattr(value, name) for name in names if hasattr(value, name)}  # some are set later
     return value
 
 

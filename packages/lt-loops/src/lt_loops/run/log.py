@@ -10,7 +10,7 @@ from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.duration import Duration, Every
 from lt_core.errors import ConfigError, LogError, did_you_mean, from_signal_handler, recording, warn
-from lt_core.hparams import HyperparametersMixin, plain_hparams
+from lt_core.hparams import HyperparametersMixin, logged_hparams
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
@@ -290,9 +290,9 @@ def _logged_hparams(module: LightningModule, datamodule: DataSource | None) -> d
     Raises:
         ConfigError: when both have one of a name, with different values.
     """
-    params = plain_hparams(module.hparams_initial) if module.logs_hyperparameters else {}
-    if isinstance(datamodule, HyperparametersMixin) and datamodule.logs_hyperparameters:
-        theirs = plain_hparams(datamodule.hparams_initial)
+    params = logged_hparams(module)
+    if isinstance(datamodule, HyperparametersMixin):
+        theirs = logged_hparams(datamodule)
         clashes = [name for name in theirs if name in params and params[name] != theirs[name]]
         if clashes:
             raise ConfigError(
