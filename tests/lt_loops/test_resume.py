@@ -617,6 +617,44 @@ def test_schedulers_that_were_made_otherwise_than_the_files_are_said(before, now
         fit(now, 4, path)
 
 
+OTHER_CLASSES = {
+    "step": lambda o: lr_scheduler.StepLR(o, 1, 0.5),
+    "plateau": lambda o: lr_scheduler.ReduceLROnPlateau(o),
+    "chained": lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.ConstantLR(o), lr_scheduler.StepLR(o, 4)]),
+    "cycle": lambda o: lr_scheduler.OneCycleLR(o, 0.2, 10),
+    "other cycle": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.3),
+    "sequence": lambda o: linear_then_cosine(o, 4),
+    "warmup": lambda o: lr_scheduler.LinearLR(o, 0.1, total_iters=2),
+    "lambda": lambda o: lr_scheduler.LambdaLR(o, lambda _: 0.5),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "now"), [(one, other) for one in (None, *OTHER_CLASSES) for other in OTHER_CLASSES if one != other]
+)
+def test_a_scheduler_of_another_class_than_the_files_begins_anew(before, now, trainer, net, loader, tmp_path):
+    def fit(kind, epochs, path=None):
+        class Net(net):
+            def training_step(self, batch, batch_idx):
+                self.log("loss", loss := super().training_step(batch, batch_idx))
+                return loss
+
+        def optimizers(module):
+            optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+            made = [{"scheduler": OTHER_CLASSES[kind](optimizer), "monitor": "loss"}] if kind else []
+            return [optimizer], made
+
+        one = trainer(max_epochs=epochs, silence=["LT334"])
+        one.fit(Net(optimizers), loader(8), ckpt_path=path)
+        return one
+
+    fit(before, 2).save_checkpoint(path := tmp_path / "two.ckpt")
+    with pytest.warns(LtWarning, match=r"begins anew.*LT695"):
+        resumed = fit(now, 4, path)
+    rates = [one.optimizers[0].param_groups[0]["lr"] for one in (resumed, fit(now, 2))]
+    assert rates[0] == rates[1]
+
+
 def test_an_error_while_a_file_is_restored_names_it(trainer, net, loader, tmp_path):
     class Counts(Callback):
         def state_dict(self):

@@ -15,7 +15,7 @@ from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
 from lt_loops.setup.hooks import defines
 from lt_loops.setup.optimizers import Optimization, foreign_parameters, left_out_of, parse_optimizers, takes_closure
-from lt_loops.setup.scheduler_config import kinds_of, load_schedulers
+from lt_loops.setup.scheduler_config import kinds_of, load_schedulers, states_of
 from lt_loops.state.origin import Saved, StateDict, own_copy
 from lt_loops.state.plan import Plan, params_of
 from lt_loops.state.position import NEVER, Pending
@@ -302,13 +302,16 @@ class Training(Owner):
                 code="LT603",
             )
         gaps = saved.tree.get("gaps")  # missing parts stay as configure_optimizers made them
+        schedules = self.schedulers.configs, saved.tree.get("lr_schedulers", []), saved.shared.get("schedulers")
+        found = zip(self.schedulers.configs, states_of(*schedules), strict=True)
+        anew = [config.optimizer for config, state in found if state is None]
         for optimizer, state in zip(optimizers, states, strict=True):
-            if gaps:
+            if gaps or optimizer in anew:
                 pairs = zip(optimizer.param_groups, state["param_groups"], strict=True)
-                state = {**state, "param_groups": [{**own, **group} for own, group in pairs]}
+                groups = [{**own, **group, **_rates_of(own, optimizer in anew)} for own, group in pairs]
+                state = {**state, "param_groups": groups}
             self._strategy.load_optimizer_state(self._weights.model, optimizer, state)
-        configs, states = self.schedulers.configs, saved.tree.get("lr_schedulers", [])
-        load_schedulers(configs, states, saved.shared.get("schedulers"), saved.path, gaps=bool(gaps))
+        load_schedulers(*schedules, saved.path, gaps=bool(gaps))
         steps = saved.shared.get("scheduler_steps", [])
         for config, (every, stepped) in zip(self.schedulers.configs, steps, strict=False):
             config.stepped = stepped if every == str(config.every) else None
@@ -350,6 +353,11 @@ class Training(Owner):
         open_ = set(map(id, self._module.parameters() if self._position.micro else params_of(*self.open_gradients)))
         found = self._module.named_parameters()
         return {name: p.grad.cpu() for name, p in found if p.grad is not None and id(p) in open_}
+
+
+def _rates_of(group: StateDict, begins_anew: bool) -> StateDict:
+    """Return the rates from which a schedule that begins anew computes its own, as it was made with them."""
+    return {key: group[key] for key in ("lr", "initial_lr", "max_lr", "min_lr") if begins_anew and key in group}
 
 
 def _kind(optimizer: Optimizer) -> str:

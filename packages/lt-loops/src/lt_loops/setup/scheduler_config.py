@@ -15,7 +15,7 @@ from lt_core.errors import ConfigError, HookError, LtDeprecationWarning, did_you
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.setup.hooks import defines, parameters_of
 
-__all__ = ["SchedulerConfig", "check_schedule_length", "kinds_of", "load_schedulers", "read_scheduler"]
+__all__ = ["SchedulerConfig", "check_schedule_length", "kinds_of", "load_schedulers", "read_scheduler", "states_of"]
 
 _CODE = "LT332"
 
@@ -119,6 +119,16 @@ def kinds_of(configs: Sequence[SchedulerConfig]) -> list[str]:
     return [_kind(config.scheduler) for config in configs]
 
 
+def states_of(configs: Sequence[SchedulerConfig], states: Sequence[Any], kinds: Sequence[str] | None) -> list[Any]:
+    """Return a file's state of each scheduler; None where it has none, or one of another class with other entries."""
+    given, was, found = dict(enumerate(states)), dict(enumerate(kinds or ())), []
+    for index, config in enumerate(configs):
+        now, state = _kind(config.scheduler), given.get(index)
+        fits = was.get(index, now) == now or set(state or ()) == set(config.scheduler.state_dict())
+        found.append(state if fits else None)
+    return found
+
+
 def load_schedulers(
     configs: Sequence[SchedulerConfig], states: Sequence[Any], kinds: Sequence[str] | None, path: str, *, gaps: bool
 ) -> None:
@@ -132,8 +142,9 @@ def load_schedulers(
         gaps: whether the states lack what could not be saved, which stays as it was made.
     """
     made = [_made_with(config.scheduler) for config in configs]
-    for config, state in zip(configs, states, strict=False):
-        config.scheduler.load_state_dict({**config.scheduler.state_dict(), **state} if gaps else state)
+    for config, state in zip(configs, states_of(configs, states, kinds), strict=True):
+        if state is not None:
+            config.scheduler.load_state_dict({**config.scheduler.state_dict(), **state} if gaps else state)
     was, now, changes = kinds, kinds_of(configs), list[str]()
     if len(states) != len(now) or (was is not None and was != now):
         known = len(states) if was is None else ", ".join(was)
@@ -147,8 +158,8 @@ def load_schedulers(
         ]
     if changes:
         warn(
-            f"{path} resumes with other schedulers: {'; '.join(changes)}. The file's values count, and a scheduler "
-            "that it has not begins anew. For other values change checkpoint['lr_schedulers'] in "
+            f"{path} resumes with other schedulers: {'; '.join(changes)}. The file's values count; a scheduler that "
+            "it has not begins anew, at the rate that configure_optimizers gave. For other values change checkpoint['lr_schedulers'] in "
             "on_load_checkpoint(self, checkpoint).",
             code="LT695",
         )
