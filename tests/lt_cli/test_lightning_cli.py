@@ -7,6 +7,7 @@ import yaml
 
 from lt_cli import LightningArgumentParser, LightningCLI, ReduceLROnPlateau, SaveConfigCallback
 from lt_core.errors import ConfigError, ConfigTypeError, LtWarning
+from lt_core.seed import seed_everything
 
 
 def run(users, *words, cls=LightningCLI, **options):
@@ -206,6 +207,37 @@ def test_hooks_run_around_the_objects_and_the_subcommand(users):
 
     run(users, "fit", cls=Telling, model_class=users.Net)
     assert told == [("before objects", False), ("after objects", True), ("before fit", 0), ("after fit", 1)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "before", "words", "own", "expected"),
+    [
+        (None, [], [], None, 0),
+        (None, ["--seed_everything=7"], [], None, 0),
+        (None, ["--seed_everything=7"], ["--seed_everything=true"], None, 0),
+        (None, ["--seed_everything=7"], ["--seed_everything=9"], None, 9),
+        ("5", ["--seed_everything=7"], [], None, 5),
+        ("5", [], [], None, 5),
+        (None, ["--seed_everything=7"], [], 11, 11),
+        (None, ["--seed_everything=7"], [], 7, 7),
+        (None, [], [], 11, 11),
+    ],
+)
+def test_a_second_command_line_in_a_process_has_the_seed_of_a_first_one(
+    users, monkeypatch, environment, before, words, own, expected
+):
+    for name in ("LT_GLOBAL_SEED", "PL_GLOBAL_SEED", "LT_SEED_WORKERS", "PL_SEED_WORKERS"):
+        monkeypatch.setenv(name, "0")  # so that what is left here is taken back
+        monkeypatch.delenv(name)
+    if environment is not None:
+        monkeypatch.setenv("PL_GLOBAL_SEED", environment)
+    for _ in range(2):
+        run(users, "fit", *before, model_class=users.Net)
+    if own is not None:
+        seed_everything(own)
+    for _ in range(2):
+        cli = run(users, "fit", *words, model_class=users.Net)
+    assert (cli.config["fit"]["seed_everything"], torch.initial_seed()) == (expected, expected)
 
 
 def test_the_seed_is_set_and_saved(users):

@@ -619,7 +619,7 @@ def test_schedulers_that_were_made_otherwise_than_the_files_are_said(before, now
 
 OTHER_CLASSES = {
     "step": lambda o: lr_scheduler.StepLR(o, 1, 0.5),
-    "plateau": lambda o: lr_scheduler.ReduceLROnPlateau(o),
+    "plateau": lr_scheduler.ReduceLROnPlateau,
     "chained": lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.ConstantLR(o), lr_scheduler.StepLR(o, 4)]),
     "cycle": lambda o: lr_scheduler.OneCycleLR(o, 0.2, 10),
     "other cycle": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.3),

@@ -25,7 +25,7 @@ from lt_core import plugins
 from lt_core.data import DataSource
 from lt_core.errors import LtError
 from lt_core.module import LightningModule
-from lt_core.seed import seed_everything, seed_of_environment
+from lt_core.seed import seed_command_line
 
 __all__ = ["ArgsType", "LightningCLI"]
 
@@ -323,8 +323,7 @@ class LightningCLI:
         seed = config.get("seed_everything")
         if seed is None or seed is False:
             return
-        chosen = (seed_of_environment() or 0) if seed is True else int(seed)
-        config["seed_everything"] = seed_everything(chosen, workers=True)
+        config["seed_everything"] = seed_command_line(None if seed is True else int(seed))
 
     def _parser(self, subcommand: str | None) -> LightningArgumentParser:
         return self.parser if subcommand is None else self._subcommand_parsers[subcommand]

@@ -29,6 +29,7 @@ __all__ = [
     "preserve_owned_generators",
     "reset_seed",
     "restore_generators",
+    "seed_command_line",
     "seed_everything",
     "seed_of_environment",
     "seeding",
@@ -45,6 +46,9 @@ _log = logging.getLogger(__name__)
 
 _seedings = 0
 """Calls of :func:`seed_everything` in this process."""
+
+_left: tuple[tuple[int, int | None], int | None] = ((-1, None), None)
+"""The number of calls and the environment's seed after the last :func:`seed_command_line`, and the seed before it."""
 
 
 def seed_everything(seed: int | None = None, workers: bool = False, verbose: bool = True) -> int:
@@ -79,6 +83,20 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
     if verbose:
         _log.info("Seed set to %d", chosen)
     _seed_generators(chosen, chosen, chosen)
+    return chosen
+
+
+def seed_command_line(seed: int | None) -> int:
+    """Seed all with workers, by the environment or 0 for None: without the seed that the last command line left.
+
+    So a second command line in one process begins as it would in a new one.
+    """
+    global _left
+    found = seed_of_environment()
+    if (_seedings, found) == _left[0]:
+        found = _left[1]
+    chosen = seed_everything((found or 0) if seed is None else seed, workers=True)
+    _left = (_seedings, chosen), found
     return chosen
 
 

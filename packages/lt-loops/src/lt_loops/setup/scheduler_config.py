@@ -159,8 +159,8 @@ def load_schedulers(
     if changes:
         warn(
             f"{path} resumes with other schedulers: {'; '.join(changes)}. The file's values count; a scheduler that "
-            "it has not begins anew, at the rate that configure_optimizers gave. For other values change checkpoint['lr_schedulers'] in "
-            "on_load_checkpoint(self, checkpoint).",
+            "it has not begins anew, at the rate that configure_optimizers gave. For other values change "
+            "checkpoint['lr_schedulers'] in on_load_checkpoint(self, checkpoint).",
             code="LT695",
         )
 
