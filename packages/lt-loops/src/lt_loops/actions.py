@@ -151,7 +151,7 @@ class TrainerActions(TrainerView):
         """Write a checkpoint of this moment; call it on every rank.
 
         A resume from it is exact where it is called between two batches, as in ``on_train_batch_end``; in the middle of
-        one, that batch is done again.
+        one, that batch is done again, with other random numbers.
 
         After a run in processes that ended with it (a notebook's, ``ddp_spawn``) it gets weights and hyperparameters.
 
