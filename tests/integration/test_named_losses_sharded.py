@@ -10,6 +10,7 @@ from lt_core import LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
 from lt_parallel import FSDP, ModelParallel
+from lt_strategies import DDP
 
 pytestmark = pytest.mark.fsdp
 
@@ -73,12 +74,35 @@ class Split(Gan):
         (Gan, True, 4, 2, lambda: FSDP(launcher="fork", device_mesh=(2, 2))),
         (OwnBackward, True, 2, 2, lambda: FSDP(launcher="fork")),
         (Split, True, 2, 1, lambda: ModelParallel(launcher="fork", data_parallel_size=2)),
+        (Split, True, 2, 2, lambda: ModelParallel(launcher="fork", data_parallel_size=2)),  # at a step one rests
+        (Split, True, 2, 2, lambda: FSDP(launcher="fork", sync_each_batch=False)),
     ],
 )
 def test_a_loss_for_each_optimizer_trains_shards_as_one_process(kind, layers, ranks, window, strategy):
     alone = trained(Gan(layers), window=window)
     for name, value in trained(kind(layers), ranks, window, strategy=strategy()).items():
         torch.testing.assert_close(value, alone[name], rtol=1e-5, atol=1e-5, msg=name)
+
+
+class Skips(Gan):
+    """Has no loss in the second batch of a window; ``weight`` belongs to no layer."""
+
+    def __init__(self):
+        super().__init__(layers=True)
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def training_step(self, batch, batch_idx):
+        losses = super().training_step(batch * self.weight, 0)
+        return None if batch_idx % 2 else losses["gen"] + losses["disc"]
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+def test_a_batch_without_a_loss_leaves_the_gradients_of_shards_as_they_are():
+    copies = trained(Skips(), 2, 2, strategy=DDP(launcher="fork"))
+    for name, value in trained(Skips(), 2, 2, strategy=FSDP(launcher="fork")).items():
+        torch.testing.assert_close(value, copies[name], rtol=1e-5, atol=1e-5, msg=name)
 
 
 class Manual(Gan):

@@ -39,7 +39,7 @@ from lt_parallel.groups import (
 from lt_parallel.kinds import by_kind, step_by_kind
 from lt_parallel.materialize import materialize, on_meta
 from lt_parallel.mesh import part_of_data
-from lt_parallel.root import Root, RootHolder, gathering, root_of
+from lt_parallel.root import Root, RootHolder, gathering, reshard, root_of
 from lt_strategies.distributed import Distributed, own_part
 
 __all__ = ["FSDP", "Policy"]
@@ -233,6 +233,8 @@ class FSDP(Distributed):
         optimizers = make_optimizers() if make_optimizers is not None else []
         for optimizer in optimizers:
             step_by_kind(optimizer)
+            # a network whose last forward had no backward still has the weights before the step gathered
+            optimizer.register_step_post_hook(lambda *_: reshard(root_of(module) or module))
             if precision.scales and len(by_kind([p for group in optimizer.param_groups for p in group["params"]])) > 1:
                 raise ConfigError(
                     f"precision={precision.name!r}: torch's scaler takes all gradients of an optimizer at a time, and "

@@ -28,7 +28,8 @@ from lt_parallel.fsdp import check_choice
 from lt_parallel.materialize import materialize, on_meta
 from lt_parallel.mesh import Sizes, part_of_data, part_of_tokens, tensor_name
 from lt_parallel.model_parallel import ModelParallel
-from lt_parallel.pipelined import Pipelined, RemoteLayer, StageLink, plain_name, reshard, whole_order
+from lt_parallel.pipelined import Pipelined, RemoteLayer, StageLink, plain_name, whole_order
+from lt_parallel.root import reshard
 from lt_parallel.split import split_layers
 from lt_strategies.distributed import own_part
 

@@ -15,6 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from lt_core.errors import ConfigError
+from lt_parallel.root import reshard
 
 __all__ = ["Pipelined"]
 
@@ -297,13 +298,6 @@ def whole_order(module: nn.Module) -> list[str]:
 def plain_name(name: str) -> str:
     """Return a parameter's name as a state has it, also where its layer computes activations again."""
     return name.replace("_checkpoint_wrapped_module.", "")
-
-
-def reshard(module: nn.Module) -> None:
-    """Put the shards back as parameters where a forward left gathered ones."""
-    for part in module.modules():
-        if isinstance(part, FSDPModule):
-            part.reshard()
 
 
 @contextmanager

@@ -39,6 +39,13 @@ def root_of(module: nn.Module) -> Root | None:
     return None if holder is None else holder.root
 
 
+def reshard(module: nn.Module) -> None:
+    """Put the shards back as parameters where a forward left gathered ones."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
+
+
 def gathering(module: FSDPModule, method: str) -> Callable[..., Any]:
     """Return a method of a module that is sharded itself, which gathers its parameters as ``forward`` does.
 

@@ -144,8 +144,9 @@ def zero_loss(module: LightningModule) -> Tensor:
     """Return a loss whose gradients are all zero, so that a rank that skips a batch still takes part in the
     reduction.
     """
-    # of all parameters, as DDP waits for each of them; in one type, as stack takes no mixture
-    terms = [p.sum() * 0.0 for p in module.parameters() if p.requires_grad]
+    # of all parameters, as DDP waits for each of them; in one type, as stack takes no mixture; of a shard the
+    # local part, so that its gradient is a shard too
+    terms = [getattr(p, "to_local", lambda p=p: p)().sum() * 0.0 for p in module.parameters() if p.requires_grad]
     return torch.stack([t.to(terms[0].dtype) for t in terms]).sum()
 
 
