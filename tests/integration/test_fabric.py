@@ -157,6 +157,21 @@ def test_several_processes_need_a_launch_and_spawned_ones_a_function():
         fabric.launch()
 
 
+def read_shuffled(fabric: Fabric) -> list[list[float]]:
+    fabric.seed_everything(42 + fabric.global_rank, verbose=False)
+    loader = fabric.setup_dataloaders(DataLoader(torch.arange(24.0), batch_size=3, shuffle=True))
+    mine = [[number for batch in loader for number in batch.tolist()] for _ in range(2)]
+    every = fabric.all_gather(torch.tensor(mine))
+    return every.transpose(0, 1).flatten(1).tolist()
+
+
+@pytest.mark.ddp
+def test_ranks_that_seed_themselves_otherwise_read_each_sample_once():
+    first, second = Fabric(accelerator="cpu", devices=2, strategy="ddp_fork").launch(read_shuffled)
+    assert sorted(first) == sorted(second) == list(range(24))
+    assert first != second
+
+
 IN_A_MODULE = """
 import lightning.pytorch as pl
 from lightning.fabric import Fabric

@@ -215,13 +215,14 @@ class Fabric(Collectives):
         if self.strategy.one_process or plain:
             return loader
         known = isinstance(loader.sampler, (RandomSampler, SequentialSampler))
+        shuffles, seed = isinstance(loader.sampler, RandomSampler), int(os.environ.get("PL_GLOBAL_SEED", "0"))
         kind: Any = DistributedSampler if known else DistributedSamplerWrapper
         sampler: Sampler[Any] = kind(
             loader.dataset if known else loader.sampler,
             num_replicas=self.world_size,
             rank=self.global_rank,
-            shuffle=isinstance(loader.sampler, RandomSampler),
-            seed=int(os.environ.get("PL_GLOBAL_SEED", "0")),
+            shuffle=shuffles,
+            seed=self.strategy.broadcast(seed) if shuffles else seed,  # parts of one order
         )
         batches = copy.copy(loader.batch_sampler)
         if batches is not None:
