@@ -52,6 +52,33 @@ def fitted(module, batch_size, **where):
     return module.state_dict()
 
 
+class Freezes(Late):
+    """Changes in its hooks what a state dict leaves out."""
+
+    def __init__(self):
+        super().__init__(late=False)
+        self.drop = nn.Dropout(0.0)
+        self.body.register_buffer("seen", torch.zeros(1), persistent=False)
+
+    def configure_model(self):
+        pass
+
+    def on_train_epoch_end(self):
+        self.body.requires_grad_(False)
+        self.drop.eval()
+        self.body.seen += 3
+
+
+@pytest.mark.ddp
+@pytest.mark.parametrize("where", [{"devices": 1}, {"devices": 2, "strategy": "ddp_fork"}])
+def test_what_a_state_dict_leaves_out_comes_back_too(where):
+    module = Freezes()
+    fitted(module, 16, **where)
+    assert [name for name, param in module.named_parameters() if param.requires_grad] == ["head.weight", "head.bias"]
+    assert [name for name, part in module.named_modules() if not part.training] == ["drop"]
+    assert module.body.seen.item() == 3
+
+
 @pytest.mark.ddp
 @pytest.mark.parametrize(("late", "state"), [(True, "full"), (False, "sharded")])
 def test_weights_sharded_on_the_ranks_come_back_whole(late, state):

@@ -31,6 +31,8 @@ class RunResult:
         save_error: why the newest state that was to be saved is not on disk; empty where it is.
         callbacks: state of each callback by its ``state_key``; only filled where the run was in another process.
         weights: the module's state dict, on the CPU; only filled where the run was in another process.
+        beyond_weights: what a state dict leaves out of the module: modes, ``requires_grad``, other buffers; only filled
+            where the run was in another process.
         loggers: state of each logger, in order; only filled where the run was in another process.
         setup_draws: where the setups of datamodule and module began to draw; only filled where the run was in another
             process.
@@ -45,6 +47,7 @@ class RunResult:
     save_error: str = ""
     callbacks: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, Tensor] | None = None
+    beyond_weights: dict[str, Any] = field(default_factory=dict)
     loggers: list[dict[str, Any]] = field(default_factory=list)
     setup_draws: dict[str, Any] = field(default_factory=dict)
 

@@ -35,7 +35,7 @@ from lt_loops.run.saves import Saves
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.stopping import Stopping
 from lt_loops.run.training import Training
-from lt_loops.run.weights import Weights
+from lt_loops.run.weights import Weights, beyond_weights
 from lt_loops.setup.hooks import HookCalls
 from lt_loops.setup.loaders import Loaders
 from lt_loops.setup.resolve import brought_step
@@ -261,6 +261,7 @@ class Run:
             save_error=self.saves.why_unsaved(),
             callbacks=states,
             weights=self.strategy.full_module_state(self.model) if crosses and self.stage == "fit" else None,
+            beyond_weights=beyond_weights(self.module) if crosses and self.stage == "fit" else {},
             loggers=[{} if place is None else place for place in files],
             setup_draws=self.loaders.setup_draws() if crosses else {},
         )

@@ -17,6 +17,7 @@ def take_over(run: Run, result: RunResult) -> None:
     run.stopping.reason, run.stopping.signal = result.stop_reason, result.signal
     if result.weights is not None:
         take_weights(run.module, result.weights)
+        _take_beyond_weights(run.module, result.beyond_weights)
     run.loaders.take_setup_draws(result.setup_draws)
     run.recorder.take_published(result.metrics)
     for callback in run.callbacks:
@@ -53,3 +54,13 @@ def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:
             "ckpt_path='last' or a checkpoint, or start the ranks by the launcher 'script' or torchrun.",
             code="LT218",
         )
+
+
+def _take_beyond_weights(module: LightningModule, beyond: dict[str, Any]) -> None:
+    parts, trained = beyond.get("parts", {}), beyond.get("trained", {})
+    for name, part in module.named_modules():
+        part.training, buffers = parts.get(name, (part.training, {}))
+        for leaf in buffers.keys() & part._buffers.keys():
+            part._buffers[leaf] = buffers[leaf].to(getattr(part._buffers[leaf], "device", None))
+    for name, param in module.named_parameters():
+        param.requires_grad_(trained.get(name, param.requires_grad))

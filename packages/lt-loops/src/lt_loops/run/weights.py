@@ -148,3 +148,13 @@ def _is_other(one: Any, other: Any) -> bool:
     plain = (bool, int, float, str, type(None))
     # the last condition: NaN is no other value than NaN
     return isinstance(one, plain) and isinstance(other, plain) and one != other and not (one != one and other != other)
+
+
+def beyond_weights(module: nn.Module) -> StateDict:
+    """Return what a state dict leaves out: the mode and the other buffers of each part, and what is trained."""
+    parts: StateDict = {}
+    for name, part in module.named_modules():
+        others = {leaf: part._buffers[leaf] for leaf in part._non_persistent_buffers_set}
+        plain = {leaf: buffer.detach() for leaf, buffer in others.items() if type(buffer) is Tensor}
+        parts[name] = (part.training, plain)
+    return {"parts": parts, "trained": {name: param.requires_grad for name, param in module.named_parameters()}}
