@@ -39,7 +39,7 @@ from lt_parallel.groups import (
 from lt_parallel.kinds import by_kind, step_by_kind
 from lt_parallel.materialize import materialize, on_meta
 from lt_parallel.mesh import part_of_data
-from lt_parallel.root import Root, RootHolder, gathering, reshard, root_of
+from lt_parallel.root import Root, RootHolder, gathering, root_of
 from lt_strategies.distributed import Distributed, own_part
 
 __all__ = ["FSDP", "Policy"]
@@ -208,7 +208,7 @@ class FSDP(Distributed):
         if not self._lt_is_spread(module):
             self.check_same_parameters(module)
             self._lt_spread(precision.convert_module(module))
-            if any(isinstance(part, FSDPModule) for part in (root_of(module) or module).modules()):
+            if _sharded_parts(module):
                 module.__dict__.setdefault("_gathered_in", narrow)
         else:  # by the user's own calls in configure_model, or in an earlier run
             self._lt_place_sharded(module, precision)
@@ -231,10 +231,10 @@ class FSDP(Distributed):
             self._lt_shared += self._lt_averaged(module, plain)
         self.group.on_leave(self, FSDP._lt_drop_group)
         optimizers = make_optimizers() if make_optimizers is not None else []
+        reshard = partial(_reshard, _sharded_parts(module))
         for optimizer in optimizers:
             step_by_kind(optimizer)
-            # a network whose last forward had no backward still has the weights before the step gathered
-            optimizer.register_step_post_hook(lambda *_: reshard(root_of(module) or module))
+            optimizer.register_step_post_hook(reshard)
             if precision.scales and len(by_kind([p for group in optimizer.param_groups for p in group["params"]])) > 1:
                 raise ConfigError(
                     f"precision={precision.name!r}: torch's scaler takes all gradients of an optimizer at a time, and "
@@ -309,7 +309,7 @@ class FSDP(Distributed):
 
     @contextmanager
     def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
-        sharded = [part for part in (root_of(module) or module).modules() if isinstance(part, FSDPModule)]
+        sharded = _sharded_parts(module)
         for part in sharded:
             if self._lt_sync_each_batch:
                 part.set_requires_all_reduce(last, recurse=False)
@@ -487,6 +487,16 @@ class FSDP(Distributed):
     def _lt_shard_mesh(self) -> DeviceMesh:
         """The ranks over which groups are sharded."""
         return self.device_mesh
+
+
+def _sharded_parts(module: nn.Module) -> list[FSDPModule]:
+    return [part for part in (root_of(module) or module).modules() if isinstance(part, FSDPModule)]
+
+
+def _reshard(parts: list[FSDPModule], *_: Any) -> None:
+    """Let go of weights from before a step, which a network still has whose last forward had no backward."""
+    for part in parts:
+        part.reshard()
 
 
 def is_sharded(module: nn.Module) -> bool:
