@@ -303,17 +303,17 @@ def test_every_record_of_a_file_carries_its_checksum(tmp_path):
 
 def test_urls_are_written_and_read_through_fsspec(tmp_path):
     pytest.importorskip("fsspec")
-    url = "memory://bucket/run/a.ckpt"
+    url = "memory://written-and-read/run/a.ckpt"
     assert not io.exists(url)
     with pytest.raises(CheckpointError, match="not there"):
         io.load_checkpoint(url)
     io.save_checkpoint({"a": torch.arange(3)}, url)
     io.verify(url)
     assert io.load_checkpoint(url)["a"].tolist() == [0, 1, 2]
-    io.point_last(url, "memory://bucket/run/last.ckpt")
+    io.point_last(url, "memory://written-and-read/run/last.ckpt")
     import fsspec
 
-    files = fsspec.filesystem("memory").ls("/bucket/run", detail=False)
+    files = fsspec.filesystem("memory").ls("/written-and-read/run", detail=False)
     assert sorted(Path(file).name for file in files) == ["a.ckpt", "last.ckpt"]
     io.remove_checkpoint(url)
     assert not io.exists(url)
