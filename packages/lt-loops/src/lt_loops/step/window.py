@@ -4,8 +4,9 @@ The accumulated and several plans are made of these two blocks; closure.py puts 
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -108,13 +109,13 @@ class Window(RunningStep):
             if name is None:
                 plan.run_backward(loss)
             else:  # each optimizer's own loss reaches its own parameters only, in any graph
-                how: dict[str, Any] = {"retain_graph": number + 1 < len(losses)}
                 self.backward_to = self.backward_to or _backward_to(self.module, self.strategy)
-                if not self.sharded:
-                    how["inputs"] = [p for p in self.own[name] if p.requires_grad]
-                others = [p for other, params in self.own.items() if other != name for p in params]
-                with _set_aside(others) if self.sharded else nullcontext():
-                    plan.run_backward(loss, by=self.backward_to, **how)
+                backward = partial(plan.run_backward, loss, by=self.backward_to, retain_graph=number + 1 < len(losses))
+                if self.sharded:
+                    with _set_aside(p for other in self.own.keys() - {name} for p in self.own[other]):
+                        backward()
+                else:
+                    backward(inputs=[p for p in self.own[name] if p.requires_grad])
         return output
 
     def _factor(self, weight: Weight | None, share: float) -> Weight:
@@ -184,18 +185,18 @@ class Window(RunningStep):
 
 
 @contextmanager
-def _set_aside(params: list[Parameter]) -> Iterator[None]:
+def _set_aside(params: Iterable[Parameter]) -> Iterator[None]:
     """Give the parameters their gradients back at the end.
 
     Of sharded ones the graph holds what was gathered, so that ``backward(inputs=...)`` would reach none of them.
     """
-    kept = [p.grad for p in params]
-    for p in params:
+    kept = [(p, p.grad) for p in params]
+    for p, _ in kept:
         p.grad = None
     try:
         yield
     finally:
-        for p, gradient in zip(params, kept, strict=True):
+        for p, gradient in kept:
             p.grad = gradient
 
 
