@@ -78,7 +78,8 @@ class Feeds(Owner):
 
     def agree_on_seed(self) -> None:
         """Read the data in the order of rank 0's seed, as users may seed each rank otherwise; all ranks call this."""
-        self._seed = self._strategy.broadcast(seed_of_environment() or 0)
+        if self._strategy.world_size > 1:
+            self._seed = self._strategy.broadcast(seed_of_environment() or 0)
 
     def are_outdated(self, kind: str) -> bool:
         """Return whether the loaders of ``kind`` must be asked for again in this epoch."""
