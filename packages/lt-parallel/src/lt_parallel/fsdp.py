@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from math import prod
 from typing import Any, Literal, NamedTuple
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,7 @@ __all__ = ["FSDP", "Policy"]
 
 _SHARDING = {"FULL_SHARD": True, "SHARD_GRAD_OP": False}
 _STATES = ("full", "sharded")
+_RESHARDING: WeakSet[Optimizer] = WeakSet()
 _RootHolder = RootHolder  # named by pickles of sharded modules
 
 
@@ -234,7 +236,9 @@ class FSDP(Distributed):
         reshard = partial(_reshard, _sharded_parts(module))
         for optimizer in optimizers:
             step_by_kind(optimizer)
-            optimizer.register_step_post_hook(reshard)
+            if optimizer not in _RESHARDING:  # a fit that goes on has those of the last one
+                optimizer.register_step_post_hook(reshard)
+                _RESHARDING.add(optimizer)
             if precision.scales and len(by_kind([p for group in optimizer.param_groups for p in group["params"]])) > 1:
                 raise ConfigError(
                     f"precision={precision.name!r}: torch's scaler takes all gradients of an optimizer at a time, and "
