@@ -111,6 +111,53 @@ def test_epoch_end_hooks_get_the_outputs_of_all_steps() -> None:
     assert "mean" in trainer.callback_metrics
 
 
+@pytest.mark.filterwarnings("ignore:The hook .* is one of 1.x")
+def test_hooks_of_old_come_before_and_after_those_of_today_as_they_did() -> None:
+    calls: list[str] = []
+    values: list[float] = []
+
+    def hook(name: str) -> Any:
+        def called(self: Any, *_: Any) -> None:
+            calls.append(name)
+
+        return called
+
+    class Order(Callback):
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            calls.append("on_train_epoch_end")
+            values.append(trainer.callback_metrics["train"].item())
+
+        def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            calls.append("on_validation_epoch_end")
+            values.append(trainer.callback_metrics["val"].item())
+
+    for name in ("on_epoch_start", "on_epoch_end", "on_batch_start", "on_batch_end"):
+        setattr(Order, name, hook(name))
+    for name in ("on_train_epoch_start", "on_train_batch_start", "on_train_batch_end", "on_validation_epoch_start"):
+        setattr(Order, name, hook(name))
+
+    class Ends(Old):
+        def training_epoch_end(self, outputs: Any) -> None:
+            self.log("train", float(len(values)))
+
+        def validation_step(self, batch: Any, batch_idx: int) -> Any:
+            return batch[0].mean()
+
+        def validation_epoch_end(self, outputs: Any) -> None:
+            self.log("val", float(len(values)))
+
+        def on_validation_epoch_end(self) -> None:
+            values.append(self.trainer.callback_metrics["val"].item())
+
+    Trainer(**{**QUIET, "max_epochs": 2}, callbacks=Order()).fit(Ends(), loader(1), loader(1))
+    assert values == [0, 0, 2, 3, 3, 5]
+    assert calls == 2 * [
+        *("on_epoch_start", "on_train_epoch_start", "on_batch_start", "on_train_batch_start"),
+        *("on_train_batch_end", "on_batch_end", "on_epoch_start", "on_validation_epoch_start"),
+        *("on_validation_epoch_end", "on_epoch_end", "on_train_epoch_end", "on_epoch_end"),
+    ]
+
+
 @pytest.mark.parametrize(
     "hook", ["training_epoch_end", "on_epoch_end", "on_batch_start", "training_step_end", "on_train_epoch_end"]
 )
@@ -355,6 +402,26 @@ def test_the_end_of_an_epoch_gets_the_outputs_of_its_steps_where_it_wants_them()
     with pytest.warns(LtDeprecationWarning, match=r"(train|validation)_epoch_end\(outputs\)"):
         Trainer(**{**QUIET, "max_epochs": 2}, callbacks=Keeps()).fit(Net(), loader(3), loader(2))
     assert seen == {"train": [0, 1, 2], "validation": [0, 10]}
+
+
+@pytest.mark.filterwarnings("ignore:The hook .* is one of 1.x")
+@pytest.mark.parametrize("loaders", [1, 2])
+def test_the_end_of_a_prediction_gets_the_results_of_each_loader(loaders: int) -> None:
+    seen: list[Any] = []
+
+    class Net(LightningModule):
+        def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> int:
+            return 10 * dataloader_idx + batch_idx
+
+        def on_predict_epoch_end(self, results: Any) -> None:
+            seen.append(results)
+
+    class Keeps(Callback):
+        def on_predict_epoch_end(self, trainer: Any, pl_module: Any, outputs: Any) -> None:
+            seen.append(outputs)
+
+    Trainer(**QUIET, callbacks=Keeps()).predict(Net(), [loader(2)] * loaders)
+    assert seen == [[[0, 1], [10, 11]][:loaders]] * 2
 
 
 @pytest.mark.filterwarnings("ignore:The hook .* is one of 1.x")

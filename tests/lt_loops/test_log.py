@@ -448,6 +448,74 @@ def test_step_values_are_there_in_the_step_and_epoch_values_after_it(trainer):
     assert seen[6] == {"x": 1.5, "x_step": 1.5, "x_epoch": MEAN}
 
 
+@pytest.mark.parametrize("asks", ["fit", "test"])
+@pytest.mark.parametrize("when", ["start", "epoch_start", "epoch_end"])
+def test_what_a_hook_of_an_epoch_logs_is_read_at_once_by_the_same_hook_and_by_those_after_it(when, asks, trainer):
+    seen, values = [], iter(range(1, 9))
+
+    def read(trainer):
+        shown = trainer.callback_metrics, trainer.logged_metrics, trainer.progress_bar_metrics
+        return tuple(float(values["x"]) for values in shown)
+
+    def log(self, trainer, pl_module):
+        self.log("x", next(values), prog_bar=True)
+        seen.append(read(trainer))
+
+    class Logs(Callback):
+        pass
+
+    class Read(Base):
+        test_dataloader = Base.data
+
+        def test_step(self, batch, batch_idx):
+            pass
+
+    stage = "train" if asks == "fit" else "test"
+    setattr(Logs, f"on_{stage}_{when}", log)
+    setattr(Read, f"on_{stage}_{when}", lambda self: seen.append(read(self.trainer)))
+    run = trainer(max_epochs=2, callbacks=Logs())
+    getattr(run, asks)(Read())
+    assert seen == [(value, value, value) for value in range(1, len(seen) // 2 + 1) for _ in range(2)]
+    assert len(seen) == (4 if asks == "fit" and when != "start" else 2)
+
+
+def test_among_ranks_a_hook_reads_its_own_value_until_all_have_logged_theirs():
+    recorder, asked = RunRecorder(), []
+
+    class Metric:
+        def compute(self):
+            asked.append(1)  # exchanges sums, and hangs where others do not
+            return 5.0
+
+    recorder.enter("validate_epoch_end")
+    recorder.gather = lambda mine: [mine, mine]
+    recorder.resolve("count", Given(reduce_fx="sum")).add(2.0, None)
+    slot = recorder.resolve("metric", Given())
+    slot.metric, slot.updated, slot.fresh = Metric(), True, True
+    assert recorder.callback_metrics() == {"count": 2.0}
+    assert not asked
+    recorder.epoch_values("validate")
+    assert recorder.callback_metrics() == {"count": 4.0, "metric": 5.0}
+
+
+def test_the_end_of_the_sanity_check_reads_what_it_logged_and_training_does_not(trainer):
+    seen = {}
+
+    class Reads(Callback):
+        def on_sanity_check_end(self, trainer, pl_module):
+            seen["end"] = dict(trainer.callback_metrics)
+
+        def on_train_start(self, trainer, pl_module):
+            seen["start"] = dict(trainer.callback_metrics)
+
+    class Logs(Evaluated):
+        def validation_step(self, batch, batch_idx):
+            self.log("x", batch.mean())
+
+    trainer(callbacks=Reads(), max_epochs=1, num_sanity_val_steps=1).fit(Logs())
+    assert seen == {"end": {"x": 1.5}, "start": {}}
+
+
 def test_a_name_used_in_training_and_validation_shows_who_wrote_last(trainer):
     seen = []
 

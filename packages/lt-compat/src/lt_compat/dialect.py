@@ -51,4 +51,4 @@ class Lightning1(Dialect):
             module, callbacks = without_uncalled(module, stage), [without_uncalled(cb, stage) for cb in callbacks]
         hooks = OldHooks(trainer, module, callbacks)
         called = [adapted_callback(callback, trainer, module, hooks) for callback in callbacks]
-        return adapted_module(module, hooks), [*called, hooks] if hooks.finds_any else called
+        return adapted_module(module, hooks), [hooks.first, *called, hooks] if hooks.calls else called

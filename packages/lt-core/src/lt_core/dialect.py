@@ -114,7 +114,8 @@ class Dialect:
         Asked where a method has a name of the dialect, or does not fit; again where callbacks have changed; and of a
         callback's hooks that see a checkpoint. The results are only called: ``trainer.lightning_module`` and
         ``trainer.callbacks`` stay the user's. A module is placed and trained too, so that it shares its parameters with
-        the user's, and it may be pickled on its way to other processes. Callbacks keep their order; more may follow.
+        the user's, and it may be pickled on its way to other processes. Callbacks keep their order; more may stand
+        before and after them.
 
         Args:
             trainer: whose run it is.

@@ -211,6 +211,6 @@ def _sanity_check(run: Run) -> None:
     with preserve_generators():
         evaluate(run, "validate", limit=None if limit == -1 else limit)
     check_monitors(run.recorder.callback_metrics(), run.callbacks, run.training.schedulers.configs)
-    run.recorder.forget_values()
     run.call("on_sanity_check_end", phase="on_sanity_check_end")
+    run.recorder.forget_values()
     run.phase = ""

@@ -41,8 +41,8 @@ _RENAMED = {
 }
 """Hooks without batch arguments, and when they are called."""
 
-_WITH_OUTPUTS = ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch_end")
-"""Hooks that from 1.0 to 1.3 got the outputs of the epoch's steps."""
+_WITH_OUTPUTS = ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch_end", "on_predict_epoch_end")
+"""Hooks that from 1.0 to 1.3, the last one to 1.9, got the outputs of the epoch's steps."""
 
 _INIT = ("on_init_start", "on_init_end")
 """Hooks of callbacks that were called when a Trainer was made."""
@@ -55,38 +55,36 @@ _BY_COUNT = re.compile("on_(validation|test|predict)_batch_")
 class OldHooks(Callback):
     """Calls the hooks of 1.x that a run's module and callbacks define where their time is today.
 
-    Outputs of steps are kept only where a hook wants them.
+    Outputs of steps are kept only where a hook wants them. ``first`` goes before all callbacks, which read what an
+    epoch's end has logged, the rest after them; without ``calls`` there is nothing to adapt.
     """
 
     def __init__(self, trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> None:
-        self._trainer, self._module = trainer, module
+        self.first = Callback()
         self._outputs: dict[str, list[list[Any]]] = {}
-        self._calls: dict[str, list[Callable[..., Any]]] = {}
+        self.calls: dict[tuple[str, bool], list[Callable[..., Any]]] = {}
         for old, (collects, calls) in _EPOCH_ENDS.items():
             method = getattr(module, old, None)
             if callable(method):
                 _note(old, f"{calls} and keep the outputs yourself", method)
-                self._outputs.setdefault(old, [])
+                self._outputs[old] = []
                 self._add(collects, partial(self._collect, old))
-                self._add(calls, partial(_hand_over, self._outputs, module, old, method))
+                self._add(calls, partial(_hand_over, self._outputs, module, old, method), first=True)
         for old, names in _RENAMED.items():
             for owner in (*callbacks, module):
                 method = _defined(owner, old)
                 if callable(method) and takes(method, 0 if owner is module else 2):
                     _note(old, " or ".join(names), method)
-                    call = method if owner is module else partial(method, self._trainer, module)
+                    call = method if owner is module else partial(method, trainer, module)
                     for name in names:
-                        self._add(name, partial(_without_arguments, call))
+                        self._add(
+                            name, partial(_without_arguments, call), first=old in ("on_epoch_start", "on_batch_start")
+                        )
         for name in _WITH_OUTPUTS:
             own = [getattr(module, name), *(partial(getattr(cb, name), None, None) for cb in callbacks)]
             wants = next((hook for hook in own if _takes_outputs(hook, name)), None)
             if wants is not None:
                 self._keep_outputs(name, wants)
-
-    @property
-    def finds_any(self) -> bool:
-        """Whether there is anything to adapt."""
-        return bool(self._calls)
 
     def with_outputs(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any] | None:
         """Return an epoch's end called with the outputs of its steps, as in 1.0 to 1.3; None for other hooks."""
@@ -95,14 +93,14 @@ class OldHooks(Callback):
     def _keep_outputs(self, name: str, hook: Callable[..., Any]) -> None:
         word = name.removesuffix("epoch_end")
         _note(f"{name}(outputs)", f"{name}() and keep the outputs yourself", getattr(hook, "func", hook))
-        self._outputs.setdefault(name, [])
-        self._add(f"{word}epoch_start", self._outputs[name].clear)
+        kept = self._outputs[name] = []
+        self._add(f"{word}epoch_start", kept.clear)
         self._add(f"{word}batch_end", partial(self._collect, name))
 
-    def _add(self, name: str, call: Callable[..., Any]) -> None:
-        calls = self._calls.setdefault(name, [])
+    def _add(self, name: str, call: Callable[..., Any], *, first: bool = False) -> None:
+        calls = self.calls.setdefault((name, first), [])
         calls.append(call)
-        setattr(self, name, partial(_call_each, calls))
+        setattr(self.first if first else self, name, partial(_call_each, calls))
 
     def _collect(self, old: str, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         kept = self._outputs[old]
@@ -116,7 +114,7 @@ class OldHooks(Callback):
 
 def _with_kept(outputs: dict[str, list[list[Any]]], name: str, hook: Callable[[Any], Any]) -> None:
     kept = outputs[name]
-    hook(list(kept[0]) if len(kept) == 1 else [list(part) for part in kept])
+    hook([*kept[0]] if len(kept) == 1 and name != "on_predict_epoch_end" else [[*part] for part in kept])
 
 
 def _hand_over(

@@ -200,9 +200,9 @@ class RunRecorder(Recorder):
                     )
                     break
             value, slot.published = slot.close(), True
-            self._publish(slot, slot.epoch_name, value, to_callbacks=True)
+            self._publish_epoch(slot, value)
             if slot.to_logger:
-                logged[slot.epoch_name] = self.values["logged"][slot.epoch_name] = value
+                logged[slot.epoch_name] = value
         return logged
 
     def _close_together(self, group: str, gather: Callable[[Any], list[Any]]) -> None:
@@ -261,10 +261,15 @@ class RunRecorder(Recorder):
             slot.closed = slot.published = False
 
     def publish_steps(self, *groups: str) -> None:
-        """Publish new step values (of ``groups`` alone) to callbacks and bar, without touching a logger."""
+        """Publish new values of steps and of an epoch's hooks (of ``groups`` alone), without touching a logger.
+
+        Until their hook is over, which all ranks share, values of an epoch's hooks are this rank's own.
+        """
         for slot in chain.from_iterable(map(self._of, groups or GROUPS)):
             if slot.fresh and slot.on_step:
                 self.publish_step(slot, slot.last_value())
+            elif slot.fresh and not (slot.phase.steps or slot.published or (slot.metric is not None and self.gather)):
+                self._publish_epoch(slot, slot.epoch_value())
 
     def publish_step(self, slot: Slot, value: Any) -> None:
         """Show ``value`` as the newest one of a step."""
@@ -488,6 +493,12 @@ class RunRecorder(Recorder):
 
     def _all(self) -> Iterator[Slot]:
         return chain.from_iterable(page.values() for page in self._pages.values())
+
+    def _publish_epoch(self, slot: Slot, value: Any) -> None:
+        slot.fresh = False
+        if slot.to_logger:
+            self.values["logged"][slot.epoch_name] = value
+        self._publish(slot, slot.epoch_name, value, to_callbacks=True)
 
     def _publish(self, slot: Slot, shown: str, value: Any, *, to_callbacks: bool) -> None:
         if to_callbacks:

@@ -73,8 +73,8 @@ class CallbackStates(Owner):
         hook = BoundHook(getattr(callback, name), trainer, module)
         if why_unfit(hook, name, ("checkpoint",), policy) is None:
             return hook
-        (_, (called, *_)), _ = before_run(trainer, module, [callback], policy)
-        return BoundHook(getattr(called, name), trainer, module)
+        (_, called), _ = before_run(trainer, module, [callback], policy)
+        return BoundHook(next(getattr(cb, name) for cb in called if is_overridden(cb, name, Callback)), trainer, module)
 
     def load(self, saved: Saved) -> None:
         states, settings = saved.tree.get("callbacks") or {}, self._settings
