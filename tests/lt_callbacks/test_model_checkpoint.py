@@ -7,6 +7,7 @@ import torch
 from lt_callbacks import ModelCheckpoint
 from lt_callbacks.checkpoint.schedule import CheckpointSchedule
 from lt_core.errors import ConfigError, LogError, LtWarning
+from lt_core.logger import Logger
 from lt_core.strategy import Strategy
 from lt_testing import FakeTrainer
 
@@ -582,3 +583,29 @@ def test_a_pattern_that_fits_no_weight_is_an_error_before_the_first_step(tmp_pat
     callback.setup(trainer, Net(), "fit")
     with pytest.raises(ConfigError, match=r"exclude='layr\.\*' fits no weight of .*Net"):
         callback.on_train_start(trainer, Net())
+
+
+@pytest.mark.parametrize(
+    ("version", "save_dir", "folder"),
+    [
+        (0, None, "mine/version_0"),
+        (1, None, "mine/version_1"),
+        ("a1", None, "mine/a1"),
+        (0, "logs", "logs/mine/version_0"),
+        (None, "logs", "logs/mine"),
+        (None, None, ""),
+        ("", None, ""),
+    ],
+)
+def test_files_lie_below_name_and_version_of_a_logger_that_names_no_folder(version, save_dir, folder, tmp_path):
+    class Named(Logger):
+        name = "mine"
+
+        def log_metrics(self, metrics, step=None):
+            pass
+
+    Named.version = version
+    Named.save_dir = save_dir and str(tmp_path / save_dir)
+    callback = ModelCheckpoint()
+    start(callback, tmp_path, loggers=[Named()])
+    assert Path(callback.dirpath) == tmp_path / folder / "checkpoints"

@@ -135,7 +135,7 @@ def run_folder(trainer: TrainerAPI) -> str:
     below the Trainer's folder where it has none.
     """
     logger = trainer.loggers[0] if trainer.loggers else None
-    if logger is None or logger.log_dir or not (logger.save_dir or logger.version):
+    if logger is None or logger.log_dir or (not logger.save_dir and logger.version in (None, "")):
         return trainer.log_dir or trainer.default_root_dir
     version = logger.version
     parts = (logger.name, f"version_{version}" if isinstance(version, int) else version)

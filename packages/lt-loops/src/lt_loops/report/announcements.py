@@ -34,7 +34,11 @@ def folders(loggers: list[Logger], callbacks: list[Callback]) -> str:
     wanted = dict.fromkeys(str(path) for path in files if path)
     places = {Path(path).absolute(): path for path in wanted}
     found = [path for place, path in places.items() if not places.keys() & {*place.parents}]
-    named = [f"{logger.name} {logger.version}" for logger in loggers if not logger.log_dir and logger.version]
+    named = [
+        f"{logger.name} {logger.version}"
+        for logger in loggers
+        if not logger.log_dir and logger.version not in (None, "")
+    ]
     return f"Writing to {', '.join([*map(short_path, found), *named])}" if found or named else ""
 
 
