@@ -32,6 +32,8 @@ from typing import Any
 ENVIRONMENT = dict(os.environ)
 READ_AT_START = ("PYTHON", "TORCH", "PYTORCH", "OMP", "MKL", "LD_", "MALLOC")
 TAKEN_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "OMP_NUM_THREADS"}
+# what a fit on ranks, lt.compat and torch's compiler leave in os.environ, and torch reads where it uses it
+TAKEN_LATER |= {"TORCH_GLOO_LAZY_INIT", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR"}
 
 
 # ------------------------------------------------------------------------------------------------------- in the test
@@ -120,8 +122,15 @@ def can_fork(how: dict[str, Any], environment: dict[str, str]) -> bool:
         del words[:2]
     if not words or (words[0].startswith("-") and words[0] not in ("-c", "-m")):
         return False
-    changed = {name for name, _ in environment.items() ^ ENVIRONMENT.items()} - TAKEN_LATER
-    return not any(name.startswith(READ_AT_START) for name in changed)
+    left = read_at_start(dict(os.environ), ENVIRONMENT)
+    assert not left, f"a test has left {left} in os.environ: all processes of later tests would be executed, not forked"
+    return not read_at_start(environment, ENVIRONMENT)
+
+
+def read_at_start(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    """Return the variables that differ and that Python or torch read when they start."""
+    changed = {name for name, _ in one.items() ^ other.items()} - TAKEN_LATER
+    return sorted(name for name in changed if name.startswith(READ_AT_START))
 
 
 @cache
