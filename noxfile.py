@@ -41,6 +41,8 @@ MISSING_NAMESPACES = runpy.run_path(str(ROOT / "tests" / "namespaces.py"))["miss
 TIMEOUT = f"--timeout={PATIENCE + 60:.0f}"  # seconds for one test, a little longer than what a test itself waits
 SPREAD = ("-n", "auto", "--dist", "loadfile")  # a worker for each core
 SPREAD_ALL = ("-n", "auto", "--dist", "worksteal")  # tests of one file too
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+SPREAD_MORE = ("-n", f"{CORES + 1}", *SPREAD[2:])  # no core is idle while one test waits
 RUNNER = ("pytest", "pytest-timeout", "pytest-xdist")
 XLA_GROUPS = ("--no-default-groups", "--group", "xla", "--group", "test")
 UV = os.environ.get("UV", "uv")
@@ -187,7 +189,7 @@ def imports(session: nox.Session) -> None:
 @nox.session(name="tests-cpu")
 def tests_cpu(session: nox.Session) -> None:
     """All tests that need one CPU process only."""
-    uv_run(session, "pytest", "-m", ORDINARY, TIMEOUT, *(session.posargs or (*SPREAD, "--durations=10", "tests")))
+    uv_run(session, "pytest", "-m", ORDINARY, TIMEOUT, *(session.posargs or (*SPREAD_MORE, "--durations=10", "tests")))
 
 
 @nox.session(name="tests-ddp")
