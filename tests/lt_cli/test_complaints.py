@@ -24,6 +24,7 @@ NO_PLUGIN = {
 }
 
 
+SECTION = "expected its arguments, or a file that holds them, received "
 LOOSE = "expected --NAME VALUE or --NAME=VALUE. Write --"
 
 MISTAKES = {
@@ -194,6 +195,13 @@ MISTAKES |= {
         "{}\n",
         (NET, "--lr_scheduler=CosineAnnealingLR"),
         ["missing: --lr_scheduler.T_max, which CosineAnnealingLR needs."],
+    ),
+    "a number for a section": ("trainer: 3\n", (NET,), [f"run.yaml:1: trainer: {SECTION}3. [LT152]"]),
+    "a list for a section": ("trainer: []\n", (NET,), [f"run.yaml:1: trainer: {SECTION}"]),
+    "a section's file that is not there": (
+        "{}\n",
+        (NET, "--trainer=no.yaml"),
+        [f"command line: trainer: {SECTION}no.yaml. [LT152]"],
     ),
     "an option whose value was forgotten": (
         "{}\n",

@@ -1,5 +1,6 @@
 import pickle
 from contextlib import nullcontext
+from os import PathLike
 
 import pytest
 import torch
@@ -87,6 +88,35 @@ def test_the_environment_counts_below_files(users, write, monkeypatch):
     words = ("fit", "--config=a.yaml", "--model=users.Net")
     cli = run(users, *words, parser_kwargs={"default_env": True})
     assert (cli.trainer.max_epochs, cli.trainer.limit) == (1, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("trainer:\nmodel:\n", ("fit", "--config=a.yaml")),
+        ("fit:\n  trainer:\n  model:\n", ("--config=a.yaml", "fit")),
+    ],
+)
+def test_an_empty_section_leaves_the_defaults(text, words, users, write):
+    class Defaults(LightningCLI):
+        def add_arguments_to_parser(self, parser):
+            parser.set_defaults({"model.lr": 0.7})
+
+    write("a.yaml", text)
+    cli = run(users, *words, cls=Defaults, model_class=users.Net, trainer_defaults={"limit": 5})
+    assert (cli.trainer.limit, cli.model.lr) == (5, 0.7)
+
+
+@pytest.mark.parametrize("kind", [str | PathLike[str] | None, PathLike[str] | None, int | PathLike | None])
+@pytest.mark.parametrize(
+    ("words", "received"), [(("--path=null",), None), (("--config=a.yaml", "--path=null"), None), (("--path=a",), "a")]
+)
+def test_null_is_no_path(kind, words, received, users, write):
+    write("a.yaml", "path: b")
+    parser = LightningArgumentParser()
+    parser.add_argument("--config", action="config")
+    parser.add_argument("--path", type=kind, default="c")
+    assert parser.parse_args(list(words)).path == received
 
 
 def test_without_running_there_are_no_subcommands(users):

@@ -111,7 +111,7 @@ class LightningCLI:
         self._set_seed()
         path = self.subcommand and self._get(self.config, "ckpt_path")
         if path and Path(path).is_file():
-            take_saved(self._lt_config_of(self.config, self.subcommand), self._lt_unwritten(), path)
+            take_saved(self._lt_config_of(self.config), self._lt_unwritten(), path)
         self.before_instantiate_classes()
         self.instantiate_classes()
         self.after_instantiate_classes()
@@ -229,8 +229,8 @@ class LightningCLI:
         self.datamodule: Any = self._get(self.config_init, "data")
         self.model: Any = self._get(self.config_init, "model")
         if self.auto_configure_optimizers:
-            config = self._lt_config_of(self.config, self.subcommand)
-            give_optimizers(self._parser(self.subcommand), config, self.model, self.configure_optimizers)
+            given = self._parser(self.subcommand), self._lt_config_of(self.config)
+            give_optimizers(*given, self.model, self.configure_optimizers)
         self.trainer: Any = self.instantiate_trainer()
 
     def after_instantiate_classes(self) -> None:
@@ -308,18 +308,17 @@ class LightningCLI:
         if self._get(self.config, "ckpt_path") is not None:
             found.append(ChecksHyperparameters(self._lt_unwritten()))
         if self.save_config_callback and not config.get("fast_dev_run", False):
-            config_given = self._lt_config_of(self.config, self.subcommand)
-            parser = self._parser(self.subcommand)
-            found.append(self.save_config_callback(parser, config_given, **self.save_config_kwargs))
+            given = self._parser(self.subcommand), self._lt_config_of(self.config)
+            found.append(self.save_config_callback(*given, **self.save_config_kwargs))
         return self.trainer_class(**{**config, "callbacks": found})
 
     def _lt_unwritten(self) -> dict[str, str]:
         """Return the model's arguments that nobody wrote."""
-        given = self._lt_given and self._lt_config_of(self._lt_given, self.subcommand)
-        return unwritten(self._parser(self.subcommand), self._lt_config_of(self.config, self.subcommand), given)
+        given = self._lt_given and self._lt_config_of(self._lt_given)
+        return unwritten(self._parser(self.subcommand), self._lt_config_of(self.config), given)
 
     def _set_seed(self) -> None:
-        config = self._lt_config_of(self.config, self.subcommand)
+        config = self._lt_config_of(self.config)
         seed = config.get("seed_everything")
         if seed is None or seed is False:
             return
@@ -328,13 +327,12 @@ class LightningCLI:
     def _parser(self, subcommand: str | None) -> LightningArgumentParser:
         return self.parser if subcommand is None else self._subcommand_parsers[subcommand]
 
-    @staticmethod
-    def _lt_config_of(config: Any, subcommand: str | None) -> Any:
-        return config if subcommand is None else config[subcommand]
+    def _lt_config_of(self, config: Any) -> Any:
+        return config if self.subcommand is None else config[self.subcommand]
 
     def _get(self, config: Namespace, key: str, default: Any = None) -> Any:
         """Return a value of the present subcommand's configuration."""
-        return self._lt_config_of(config, self.subcommand).get(key, default)
+        return self._lt_config_of(config).get(key, default)
 
     def _run_subcommand(self, subcommand: str) -> None:
         for name in (f"before_{subcommand}", subcommand, f"after_{subcommand}"):

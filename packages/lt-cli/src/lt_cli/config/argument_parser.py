@@ -16,8 +16,9 @@ from typing import Any, NoReturn
 import torch
 import yaml
 from jsonargparse import ArgumentParser, Namespace, get_loader, set_loader, set_parsing_settings
+from jsonargparse._actions import _ActionConfigLoad
 from jsonargparse._common import parent_parser
-from jsonargparse.typing import class_from_function
+from jsonargparse.typing import class_from_function, register_type
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -42,6 +43,7 @@ def _load_bounded(text: str) -> Any:
 
 
 set_loader("yaml", _load_bounded, (yaml.YAMLError,))
+register_type(os.PathLike, str, os.fspath)  # jsonargparse's takes str(value), so that null is a path named "None"
 
 
 class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
@@ -237,16 +239,26 @@ class LightningArgumentParser(ArgumentParser):
 
     def parse_object(self, obj: Namespace | dict[str, Any], *args: Any, **kwargs: Any) -> Namespace:
         """Parse a configuration; a file that another command wrote may be one."""
-        parsed: Namespace = super().parse_object(self._lt_without_foreign(copy(obj)), *args, **kwargs)
-        return parsed
+        return super().parse_object(self._lt_without_foreign(copy(obj)), *args, **kwargs)  # type: ignore[no-any-return]
 
     def _load_config_parser_mode(self, *args: Any, **kwargs: Any) -> Namespace:
         """Every configuration file goes through here."""
-        config: Namespace = self._lt_without_foreign(super()._load_config_parser_mode(*args, **kwargs))
-        return config
+        return self._lt_without_foreign(super()._load_config_parser_mode(*args, **kwargs))  # type: ignore[no-any-return]
 
     def _lt_without_foreign(self, config: Any) -> Any:
-        """Leave out arguments of other commands; warn of values that are not the default."""
+        """Leave out arguments of other commands, with a warning of values that are not the default, and empty sections.
+
+        Raises:
+            TypeError: for a section that holds no arguments: ``trainer: 3``.
+        """
+        for section in (each.dest for each in self._actions if isinstance(each, _ActionConfigLoad)):
+            if (content := config.get(section)) is None:
+                config.pop(section, None)
+            elif not isinstance(content, dict | Namespace | str):
+                raise TypeError(f"{section}: {content}")
+        for name, parser in getattr(self._subcommands_action, "choices", {}).items():
+            if isinstance(part := config.get(name), dict | Namespace):
+                config[name] = parser._lt_without_foreign(copy(part))
         own = {action.dest for action in self._actions}
         foreign = [name for name in self.of_commands if name not in own and name in config]
         told = [f"{name}: {config[name]}" for name in foreign if config[name] != self.of_commands[name]]
@@ -304,7 +316,7 @@ class LightningArgumentParser(ArgumentParser):
         for action in (action for group in self._action_groups for action in group._group_actions):
             name = action.dest
             helps = isinstance(action, argparse._HelpAction) or name.endswith(".help")
-            if action.help in (argparse.SUPPRESS, NOT_SHOWN) or helps or type(action).__name__ == "_ActionConfigLoad":
+            if action.help in (argparse.SUPPRESS, NOT_SHOWN) or helps or isinstance(action, _ActionConfigLoad):
                 continue
             flags = [flag for flag in action.option_strings if not flag.endswith("+")]
             group, _, last = name.partition(".")

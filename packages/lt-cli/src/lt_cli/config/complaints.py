@@ -19,8 +19,10 @@ from typing import Any
 
 import yaml
 from jsonargparse import ArgumentParser
+from jsonargparse._actions import _ActionConfigLoad
+from jsonargparse._common import parser_context
 
-from lt_cli.config.places import TOO_MUCH, ConfigPlaces, Written, unreadable
+from lt_cli.config.places import TOO_MUCH, ConfigPlaces, Written, options, unreadable
 from lt_cli.config.plugin_classes import plugin_names, with_classes
 from lt_cli.help.page import NOT_SHOWN, short_type
 from lt_core.errors import counterpart, did_you_mean
@@ -130,10 +132,11 @@ def _mistakes(
 
 def _takes(parser: ArgumentParser, action: argparse.Action, value: Any) -> bool:
     try:
-        parser._check_value_key(action, value, action.dest, None)
+        with parser_context(load_value_mode=parser.parser_mode):
+            parser._check_value_key(action, value, action.dest, None)
     except (TypeError, ValueError):
         return False
-    return True
+    return not isinstance(action, _ActionConfigLoad) or isinstance(value, dict | str | None)
 
 
 def _refused(parser: ArgumentParser, action: argparse.Action, written: Written) -> str:
@@ -227,7 +230,7 @@ def _unsuitable(action: argparse.Action, written: Written) -> str:
     if (classes := _classes(action)) and received.isidentifier() and received[0].isupper():
         hint = did_you_mean(received, {each.__name__ for kind in classes for each in subclasses(kind)} - {received})
         hint = hint or f" A class is named with its module: my_package.{received}."
-    annotation = str(getattr(action, "_typehint", action.type))
+    annotation = str(getattr(action, "_typehint", action.type or "its arguments, or a file that holds them"))
     kinds = short_type(annotation).replace(" | ", " or ") + " or null" * ("None" in annotation)
     return f"{written.at}expected {kinds}, received {received}.{hint} [LT152]"
 
@@ -281,16 +284,9 @@ def _no_yaml(places: ConfigPlaces) -> str:
     return f"{place}: this is not valid YAML: {detail}. [LT156]"
 
 
-def _options(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the words as options, each with the value behind it."""
-    for word, following in zip(words, [*words[1:], ""], strict=False):
-        option, equals, value = word.partition("=")
-        yield option, value if equals else following
-
-
 def _absent(words: list[str]) -> str:
     """Return the complaint about a configuration file that is not there, and which of that folder was meant."""
-    for option, value in _options(words):
+    for option, value in options(words):
         path = Path(value)
         if option in ("--config", "-c") and path.suffix and not path.is_file():
             names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -300,7 +296,7 @@ def _absent(words: list[str]) -> str:
 
 def _no_help(words: list[str]) -> str:
     """Return the complaint about ``--trainer.callbacks.help NAME`` where no class has that name."""
-    for option, name in _options(words):
+    for option, name in options(words):
         if not option.endswith(".help") or not name.isidentifier():
             continue
         if name in (known := plugin_names(option.removesuffix(".help").rpartition(".")[2])):

@@ -156,12 +156,8 @@ class ConfigPlaces:
             yield Place(name, name.removeprefix(self.env_prefix).replace("__", ".").lower(), value)
         for file in self._files_of_environment():
             yield from _keys_of_file(Path(file))
-        for word, following in zip(self.words, [*self.words[1:], ""], strict=False):
-            name, equals, value = word.partition("=")
-            following = "" if following.startswith("--") else following
-            if word.startswith("-"):
-                key = name.lstrip("-").removesuffix("+")
-                yield Place("command line", key, value if equals else following, appends=name.endswith("+"))
+        for name, value in options(self.words):
+            yield Place("command line", name.lstrip("-").removesuffix("+"), value, appends=name.endswith("+"))
         yield from _keys_of_data(self.given, "")
 
     def _files_of_environment(self) -> list[str]:
@@ -188,9 +184,8 @@ def unreadable(files: Iterable[str]) -> tuple[str, yaml.YAMLError] | None:
 
 def _files_in(node: yaml.Node | None) -> Iterator[str]:
     """Yield the texts that are names of files."""
-    if isinstance(node, yaml.ScalarNode):
-        if str(node.value).endswith(_SUFFIXES):
-            yield str(node.value)
+    if isinstance(node, yaml.ScalarNode) and str(node.value).endswith(_SUFFIXES):
+        yield str(node.value)
     for part in node.value if isinstance(node, yaml.CollectionNode) else ():
         for each in part if isinstance(part, tuple) else (part,):
             yield from _files_in(each)
@@ -198,12 +193,15 @@ def _files_in(node: yaml.Node | None) -> Iterator[str]:
 
 def config_files(words: Sequence[str]) -> list[str]:
     """Return the existing files that ``--config`` and ``-c`` name in a command line, in order."""
-    found = []
+    return [value for name, value in options(words) if name in ("--config", "-c") and Path(value).is_file()]
+
+
+def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options of a command line with their values, in one word or in two."""
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, equals, value = word.partition("=")
-        if name in ("--config", "-c"):
-            found.append(value if equals else following)
-    return [file for file in found if Path(file).is_file()]
+        if name.startswith("-"):
+            yield name, value if equals else "" if following.startswith("--") else following
 
 
 def composed(text: str) -> yaml.Node | None:
