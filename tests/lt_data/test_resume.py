@@ -4,13 +4,14 @@ import itertools
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from lt_core.data import Feed
 from lt_core.errors import DataError, LtWarning
 from lt_core.strategy import Shard
 from lt_data import CombinedLoader
 from lt_data.loaders import feed as make_feed
+from lt_data.resume.generators import host_state, set_host_state
 
 
 def own():
@@ -350,32 +351,81 @@ def test_another_kind_of_loader_is_refused(kit):
         other.load_state_dict(feed.state_dict())
 
 
-class Quiet:
-    """A loader of somebody else's over many batches, that draws nothing up to a certain one."""
+class Quiet(IterableDataset):
+    """A loader of somebody else's, or a stream, that draws from a batch on; it yields the sums of its draws."""
 
-    def __init__(self, kit, draws_from):
-        self.kit, self.draws_from = kit, draws_from
+    def __init__(self, kit, draws_from, every=1, total=600):
+        self.kit, self.draws_from, self.every, self.total = kit, draws_from, every, total
 
     def __iter__(self):
-        for number in range(600):
-            yield torch.tensor([float(number), *(self.kit.draw() if number >= self.draws_from else ())])
+        drawn = torch.zeros(3, dtype=torch.float64)
+        for number in range(self.total):
+            if number >= self.draws_from and not (number - self.draws_from) % self.every:
+                drawn = drawn + torch.tensor(self.kit.draw(), dtype=torch.float64)
+            yield torch.cat([torch.tensor([float(number)]), drawn])
+
+
+def streamed(kit, *arguments):
+    return DataLoader(Quiet(kit, *arguments), batch_size=None)
+
+
+def beside_steps(kit, feed, steps_from, start=0):
+    """Yield the batches of an epoch beside steps that draw, from one on."""
+    for number, batch in enumerate(feed, start):
+        if number >= steps_from:
+            kit.draw()
+        yield kit.flat(batch)
 
 
 @pytest.mark.filterwarnings("ignore:To continue in the middle")
+@pytest.mark.parametrize("loader", [Quiet, streamed])
 @pytest.mark.parametrize("batches", [15, 16, 17, 31, 32, 33, 255, 256, 257, 300, 511, 512, 513, 600])
-def test_a_quiet_loader_is_counted_though_not_each_batch_is_looked_at(kit, batches):
-    feed, again = (kit.make_feed(Quiet(kit, 1000), stage="fit") for _ in range(2))
+def test_a_quiet_loader_is_counted_though_not_each_batch_is_looked_at(kit, batches, loader):
+    feed, again = (kit.make_feed(loader(kit, 1000), stage="fit") for _ in range(2))
     iterator = iter(feed)
     for _ in range(batches):
         next(iterator)
     again.load_state_dict(kit.saved(feed.state_dict()))
-    assert [int(batch) for batch in again] == list(range(batches, 600))
+    assert [int(batch[0]) for batch in again] == list(range(batches, 600))
 
 
-@pytest.mark.parametrize("draws_from", [40, 300])
-def test_a_loader_that_begins_to_draw_late_is_told(kit, draws_from):
+LATE = {  # what draws from which batch on: the loader, and each so many; the steps
+    "the loader alone": (40, 1, 1000),
+    "the loader alone, now and then": (41, 50, 1000),
+    "the steps alone": (1000, 1, 39),
+    "the loader, later the steps": (40, 1, 100),
+    "the steps, later the loader": (100, 7, 39),
+    "the steps always, the loader now and then": (25, 50, 0),
+    "both always": (0, 1, 0),
+    "both soon": (3, 2, 5),
+}
+
+
+@pytest.mark.filterwarnings("ignore:To continue in the middle", "error:.*LT448")
+@pytest.mark.parametrize("batches", [1, 17, 42, 120])
+@pytest.mark.parametrize("case", LATE)
+def test_a_stream_that_draws_late_goes_on_exactly(kit, case, batches):
+    draws_from, every, steps_from = LATE[case]
+    feed, again = (kit.make_feed(streamed(kit, draws_from, every, 130), stage="fit") for _ in range(2))
+    kit.seed()
+    epoch = beside_steps(kit, feed, steps_from)
+    for _ in range(batches):
+        next(epoch)
+    state, process = kit.saved(feed.state_dict()), host_state()
+    rest = list(epoch)
+    kit.seed(99)
+    again.load_state_dict(state)
+    set_host_state(process)
+    assert list(beside_steps(kit, again, steps_from, batches)) == rest
+
+
+@pytest.mark.parametrize(
+    ("loader", "draws_from", "steps_from"), [(Quiet, 40, 0), (Quiet, 300, 0), (Quiet, 40, 40), (streamed, 40, 40)]
+)
+def test_a_loader_that_begins_to_draw_unseen_is_told(kit, loader, draws_from, steps_from):
+    feed = kit.make_feed(loader(kit, draws_from), stage="fit")
     with pytest.warns(LtWarning, match="LT448"):
-        list(kit.make_feed(Quiet(kit, draws_from), stage="fit"))
+        list(beside_steps(kit, feed, steps_from))
 
 
 def pair(kit, mode):

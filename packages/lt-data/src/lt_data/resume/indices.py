@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections import deque
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -40,10 +38,8 @@ def samplers_of(loader: Any) -> list[Any]:
     return found
 
 
-_second = operator.itemgetter(1)
-
-_QUIET = 16
-"""Items after which a loader that drew nothing is trusted: then it is looked at each 16th time, later each 256th."""
+_GAP = 16
+"""Items that are looked at one by one; where nothing was drawn then, each 16th is."""
 
 
 class Watched:
@@ -56,6 +52,7 @@ class Watched:
     Any other iterable can be watched in the same way, where its items are to be read and dropped by a resume.
 
     Attributes:
+        drawn: index batches given so far.
         stopped: set it to end the epoch here; batches in flight can then be drained without drawing further indices.
         notes: the states of the generators before a draw, by the number of the index batch.
         turns: where :meth:`go_on` asked for an iterator again, by the number of the index batch that came next, with
@@ -73,13 +70,11 @@ class Watched:
             sampler: yields indices, or batches of them.
             generator: source of the workers' base seed; None for torch's own.
             watch: False for a sampler that is known to draw at its first index at most.
-            trust_quiet: look only now and then once it has drawn nothing for a while: a look costs 20 µs. For loaders
-                of other people's, whose batches take less than that; one that begins to draw later gets a warning.
+            trust_quiet: look only now and then once it has drawn nothing for a while, even where others draw: a look
+                costs 20 µs. For loaders of other people's, whose batches take less than that.
         """
         self.sampler = sampler
         self._trust_quiet = trust_quiet
-        self._drawn = 0
-        self._ticks: Iterator[int] = iter(())
         self.stopped = False
         self.born: torch.Tensor | None = None
         self._generator = generator or torch.default_generator
@@ -88,11 +83,6 @@ class Watched:
         self.turns: dict[int, HostState | None] = {}
         self._live: Iterator[Any] | None = None
         self._new_epoch()
-
-    @property
-    def drawn(self) -> int:
-        """Index batches given so far."""
-        return self._drawn - operator.length_hint(self._ticks)
 
     def __len__(self) -> int:
         """Return the sampler's length."""
@@ -167,24 +157,24 @@ class Watched:
                     code="LT443",
                 )
         self._turn_again()
-        while self._drawn < self._until and (index := self._draw(self._live)) is not _END:
+        while self.drawn < self._until and (index := self._draw(self._live)) is not _END:
             self._ahead.append(index)
 
     def _turn_again(self) -> None:
         """Ask for an iterator again where :meth:`go_on` did."""
-        if self._drawn in self.turns:
-            state = self.turns[self._drawn]
+        if self.drawn in self.turns:
+            state = self.turns[self.drawn]
             if state is not None:
                 set_host_state(state)
             self._live = iter(self.sampler)
 
     def _new_epoch(self) -> None:
         self.notes, self.turns, self._live = {}, {}, None
-        self._drawn, self._ticks, self.stopped, self.ended = 0, iter(()), False, False
+        self.drawn, self.stopped, self.ended = 0, False, False
         self._ahead: deque[Any] = deque()
         self._skip = self._until = self._dummies = 0
         self._last: tuple[Any, ...] | None = None
-        self._quiet, self._heard = False, self._trust_quiet
+        self._quiet = self._heard = self._unsure = False
 
     def _hand_on(self, indices: Iterator[Any]) -> Iterator[Any]:
         if self._skip:
@@ -192,61 +182,44 @@ class Watched:
         while self._ahead:
             yield self._ahead.popleft()
         while not self.stopped:
-            if self._trust_quiet and self._is_trusted():
-                yield from self._unwatched(indices)
-                if self.ended:
-                    return
             index = self._draw(indices)
             if index is _END:
                 self.ended = True
                 return
             yield index
 
-    def _is_trusted(self) -> bool:
-        return self._drawn > max(_QUIET, self._until) and bool(self._drawn % self._gap()) and not self._draws_late()
-
-    def _gap(self) -> int:
-        """Return how many items lie between two looks: a look costs 20 µs."""
-        return _QUIET if self._drawn < _QUIET**2 else _QUIET**2
-
-    def _unwatched(self, indices: Iterator[Any]) -> Iterator[Any]:
-        """Yield the batches up to the next look, counted without a line of Python for each."""
-        count = self._gap() - self._drawn % self._gap()
-        self._ticks = iter(range(count))
-        self._drawn += count
-        yield from map(_second, zip(self._ticks, chain(indices, self._note_end()), strict=False))
-        self._drawn, self._ticks = self.drawn - self.ended, iter(())  # a tick came before the end was seen
-
-    def _note_end(self) -> Iterator[Any]:
-        """Yield nothing; note that the iterator before is at its end, where it may begin anew if asked again."""
-        self.ended = True
-        yield from ()
-
     def _draw(self, indices: Iterator[Any]) -> Any:
-        number = self._drawn
+        number = self.drawn
+        # While nobody draws there is nothing to note. What the sampler alone draws between two looks follows from the
+        # last state: only where others begin to draw between the same two can a draw be missed.
+        sparse = number > self._until + _GAP and (self._quiet or (self._trust_quiet and not self._draws_late()))
         if number < self._until:
             if number in self.notes:
                 set_host_state(self.notes[number])
             index = next(indices, _END)
+        elif self._watch and not (sparse and number % _GAP):
+            index = self._draw_watched(indices, number, sparse)
         else:
-            index = self._draw_watched(indices, number) if self._watch else next(indices, _END)
-        self._drawn += index is not _END
-        return index
+            index = next(indices, _END)
+        self.drawn += index is not _END
+        return checked(index, self.sampler)
 
-    def _draw_watched(self, indices: Iterator[Any], number: int) -> Any:
+    def _draw_watched(self, indices: Iterator[Any], number: int, sparse: bool) -> Any:
         before = probe()
+        self._unsure &= before != self._last
         if self._quiet and before == self._last:
             # What this item draws follows from the last state, as nobody else has drawn since. That it drew shows in
             # the next look.
-            return checked(next(indices, _END), self.sampler)
+            return next(indices, _END)
         self._heard |= self._quiet
         state = host_state() if before != self._last else None
-        index = checked(next(indices, _END), self.sampler)
+        index = next(indices, _END)
         if index is _END:
             return index
         self._last = probe()
         if state is not None and self._last != before:
             self._note(number, state)
+            self._unsure |= sparse  # if others draw before the next item too
         self._quiet = self._last == before and not self._heard
         return index
 
@@ -255,9 +228,10 @@ class Watched:
         return len(self.notes) > (0 in self.notes)
 
     def _note(self, number: int, state: HostState) -> None:
-        if self._trust_quiet and number > _QUIET and not self._draws_late():
+        if self._unsure:
+            self._unsure = False
             warn(
-                f"{type(self.sampler).__name__} used random numbers for a batch, but none for the {_QUIET} or more "
+                f"{type(self.sampler).__name__} used random numbers for a batch, but none for the {_GAP} or more "
                 "before it, so it was checked only now and then. A resume in this epoch may read other samples. Use "
                 "them when the epoch starts, or give it a generator of its own (an attribute torch.Generator()).",
                 code="LT448",
