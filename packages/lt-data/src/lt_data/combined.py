@@ -223,12 +223,13 @@ def _side_by_side(mode: str, parts: Sequence[Part]) -> Iterator[tuple[list[Any],
     while True:
         batches: list[Any] = []
         for part in parts:
-            batch = END if part.ended and mode == "max_size" else part.next()
-            if batch is END and (mode == "min_size" or all(each.ended for each in parts)):
-                return
-            if batch is END and mode == "max_size_cycle":
-                batch = _again(part)
-            batches.append(None if batch is END else batch)
+            batch = END if part.ended and mode == "max_size" else next(part.iterator, END)
+            if batch is END:
+                part.ended = True
+                if mode == "min_size" or all(each.ended for each in parts):
+                    return
+                batch = _again(part) if mode == "max_size_cycle" else None
+            batches.append(batch)
         yield batches, None
 
 

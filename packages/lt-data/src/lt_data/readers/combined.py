@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from itertools import islice
 from typing import Any
@@ -29,6 +29,7 @@ class CombinedReader(Reader):
         self.loader, self.feeds, self.shard = loader, feeds, shard
         self.uneven = any(feed.uneven for feed in feeds)
         self.unwrap = self._unwrap
+        self._nested = _nesting(loader, feeds)
         self._parts: list[_FedPart] = []
 
     @property
@@ -112,7 +113,17 @@ class CombinedReader(Reader):
             return batches[0]
         if self.uneven:  # one loss over several batches has one weight
             self.weight = sum(feed.weight for feed in self.feeds) / len(self.feeds)
-        return self.loader.nested(batches)
+        return self._nested(batches)
+
+
+def _nesting(loader: CombinedLoader, feeds: list[Any]) -> Callable[[list[Any]], Any]:
+    """Return what :meth:`CombinedLoader.nested` does, without a walk where the loaders lie in one list or dict."""
+    shape = loader.nested(feeds)
+    if shape == feeds:
+        return list
+    if type(shape) is dict and [*shape.values()] == feeds:
+        return lambda batches: dict(zip(shape, batches, strict=True))
+    return loader.nested
 
 
 class _FedPart(Part):
