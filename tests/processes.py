@@ -198,12 +198,15 @@ def next_request(connection: socket.socket) -> tuple[list[str], str | None, dict
 
 def begin(words: list[str], folder: str | None, environment: dict[str, str]) -> tuple[str, str, ModuleType]:
     """Be what Python is before it runs `words`; return how it runs (``-c``, ``-m`` or a script), what, and where."""
+    import multiprocessing.process
+
     import torch
 
     os.environ.clear()
     os.environ.update(environment)
     if folder is not None:
         os.chdir(folder)
+    multiprocessing.process.ORIGINAL_DIR = str(Path.cwd())  # where spawn looks for the script
     if "OMP_NUM_THREADS" in environment:
         torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
     sys.orig_argv = [sys.executable, *words]
