@@ -292,11 +292,11 @@ def test_help_is_one_screen_and_needs_no_torch():
 
 
 class Parsers(TrainingCommand):
-    """The parsers of ``lt``, unused."""
+    """The parser of a subcommand of ``lt``, unused."""
 
-    def __init__(self):
+    def __init__(self, command):
         with contextlib.suppress(SystemExit):
-            super().__init__(["fit"])
+            super().__init__([command])
 
     def parse_arguments(self, parser, args):
         raise SystemExit
@@ -304,7 +304,7 @@ class Parsers(TrainingCommand):
 
 @pytest.fixture(scope="module")
 def parsers():
-    return Parsers()._subcommand_parsers
+    return {command: Parsers(command)._subcommand_parsers[command] for command in TRAINING}
 
 
 @pytest.mark.parametrize("command", TRAINING)

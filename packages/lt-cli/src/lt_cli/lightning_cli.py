@@ -72,6 +72,7 @@ class LightningCLI:
     """
 
     _lt_given: Any = None
+    _lt_chosen: tuple[str, ...] = ()  # subcommands, where they are known before the parser is made
 
     def __init__(
         self,
@@ -272,7 +273,7 @@ class LightningCLI:
 
     def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: Any) -> None:
         subcommands = parser.add_subcommands()
-        for name in self.subcommands():
+        for name in self._lt_chosen or self.subcommands():
             doc = (getattr(self._lt_trainer_type, name).__doc__ or "").strip()
             summary = doc.splitlines()[0].replace("``", "") if doc else None
             options = {"description": summary, "usage": _USAGE, **kwargs.get(name, {})}
