@@ -140,7 +140,8 @@ class StochasticWeightAveraging(Callback):
                 group["lr"] = rate
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        if self._lt_average is not None and trainer.current_epoch >= self._lt_first_epoch:
+        cut = trainer.stop_reason and trainer.elapsed("epochs") < trainer.current_epoch + 1  # a resume ends the epoch
+        if self._lt_average is not None and trainer.current_epoch >= self._lt_first_epoch and not cut:
             self._lt_average.update()
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:

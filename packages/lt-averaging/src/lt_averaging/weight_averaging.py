@@ -178,6 +178,8 @@ class WeightAveraging(Callback):
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         epoch = trainer.current_epoch
+        if trainer.stop_reason and trainer.elapsed("epochs") < epoch + 1:
+            return  # a limit cut the epoch short: a resume ends it
         if epoch > self._latest_update_epoch and self.should_update(epoch_idx=epoch):
             self._latest_update_epoch = epoch
             self._lt_update()

@@ -168,6 +168,8 @@ class EarlyStopping(Callback):
             trainer.print(f"Training had ended: {self.stopping_reason_message} To go on: ckpt_path='last'.")
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        if trainer.stop_reason and trainer.elapsed("epochs") < trainer.current_epoch + 1:
+            return  # a limit cut the epoch short: a resume ends it, and checks then
         if self._lt_checks_on_train_epoch_end(trainer) and not self._should_skip_check(trainer):
             self._run_early_stopping_check(trainer)
 
