@@ -10,6 +10,7 @@ import os
 import pickle
 import runpy
 import signal
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -271,17 +272,23 @@ USES = {
 }
 
 
-def second_use(kind, use, tmp_path):
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Return a function that returns what a run leaves of objects that were never used, each once."""
+    return cache(lambda kind, name="fit": Objects(tmp_path_factory.mktemp("alone"), kind).run(name))
+
+
+def second_use(kind, use, tmp_path, alone):
     """Return what a fit leaves with an object that was used, and with a new one."""
     first = Objects(tmp_path / "first", kind)
     USES[use](first)
-    fresh = Objects(tmp_path / "fresh", kind)
     if kind == "module":
+        fresh = Objects(tmp_path / "fresh", kind)
         fresh.module.load_state_dict(copy.deepcopy(first.module.state_dict()))
     names = {"trainer": ("trainer", "logger", "callback")}.get(kind, ("callback" if kind in CALLBACKS else kind,))
     second = Objects(tmp_path / "second", **{name: getattr(first, name) for name in names})
     second.logger.got = []
-    both = second.run(), fresh.run()
+    both = second.run(), fresh.run() if kind == "module" else dict(alone(kind))
     if use in ("validate", "test") and kind in ("trainer", "logger"):  # the file begins with the evaluation's rows
         assert both[0].pop("file") != both[1].pop("file")
     return both
@@ -289,11 +296,11 @@ def second_use(kind, use, tmp_path):
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("kind", ["trainer", "module", "datamodule", "loader", "logger", *CALLBACKS])
-def test_a_fit_with_a_used_object_is_that_of_a_new_one(kind, use, tmp_path, monkeypatch):
+def test_a_fit_with_a_used_object_is_that_of_a_new_one(kind, use, tmp_path, monkeypatch, alone):
     monkeypatch.chdir(tmp_path)
     if kind == "trainer" and use in ("a fit", "two fits"):
         use = "another module"  # of one module it goes on: below
-    same(*second_use(kind, use, tmp_path))
+    same(*second_use(kind, use, tmp_path, alone))
 
 
 # ---- a run inside a hook ---------------------------------------------------------------------------------------------
@@ -326,19 +333,17 @@ def inside(name, folder, taken):
 
 @pytest.mark.parametrize("name", ["fit", "validate", "test", "predict"])
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_run_goes_on_after_one_inside_a_hook_as_without_it(hook, name, tmp_path, monkeypatch):
+def test_a_run_goes_on_after_one_inside_a_hook_as_without_it(hook, name, tmp_path, monkeypatch, alone):
     monkeypatch.chdir(tmp_path)
     if hook in ("on_before_zero_grad", "on_before_backward") and name == "fit":
         pytest.skip("torch's graph of the outer loss holds the weights that the inner fit changes")
     stage = next((word for word in ("test", "predict") if word in hook), "fit")
-    taken, both = [], []
-    for folder in ("with", "without"):
-        objects = Objects(tmp_path / folder, "ModelCheckpoint" if "save" in hook else "")
-        if folder == "with":
-            objects.trainer.callbacks.append(Begins(hook, inside(name, tmp_path / "inner", taken)))
-        both.append(objects.run(stage))
+    kind, taken = "ModelCheckpoint" if "save" in hook else "", []
+    objects = Objects(tmp_path / "with", kind)
+    objects.trainer.callbacks.append(Begins(hook, inside(name, tmp_path / "inner", taken)))
+    left = objects.run(stage)
     assert taken == [name]
-    same(*both)
+    same(left, alone(kind, stage))
 
 
 @pytest.mark.parametrize("name", ["fit", "validate", "test", "predict"])
