@@ -3,13 +3,14 @@
 import faulthandler
 import math
 import shutil
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from tests import processes
 from tests.patience import PATIENCE
 from torch.distributed import HashStore
 
@@ -63,11 +64,16 @@ class Job:
         self.batches += 1
         for rank in self.ranks:
             self.page.write(rank, Line(1, self.now, STEPPING, self.batches, "train"))
-        assert self.watch.look() is None
+        assert self.look() is None
 
     def wait(self, seconds):
         self.now += seconds
-        return self.watch.look()
+        return self.look()
+
+    def look(self):
+        """Look, without the real time in which real ranks answer: these have when they are asked, or never will."""
+        with patch.object(time, "sleep", lambda seconds: None), patch.object(flight, "_ANSWER", 0.02):
+            return self.watch.look()
 
 
 @pytest.mark.parametrize(("step", "patience"), [(0.1, 60), (10.0, 200)])
@@ -243,7 +249,7 @@ def test_steps_that_were_done_between_two_looks_count(tmp_path):
     job = Job(tmp_path, [WAITS, HANGS], steps=0)
     for rank in (0, 1):
         job.page.write(rank, Line(1, 0.0, STEPPING, 0, ""))
-    job.watch.look()
+    job.look()
     job.batches = 2
     job.train(0.1)
     job.wait(61)
@@ -304,7 +310,7 @@ def test_the_main_thread_is_known_by_its_number_whichever_thread_the_signal_reac
         job.now, job.batches = job.now + 1, job.batches + 1
         for rank in (0, 1):
             job.page.write(rank, Line(1, job.now, STEPPING, job.batches, "train", thread=0x7F2 * rank))
-        job.watch.look()
+        job.look()
     job.wait(61)
     (said,) = job.said
     assert "line 12 in training_step" in said
@@ -325,7 +331,7 @@ def test_ranks_that_a_backend_connects_slowly_are_no_deadlock(tmp_path, monkeypa
     for rank in (0, 1):
         job.page.write(rank, Line(1, 0.0, STEPPING, batches, "train", on_device=on_device))
     monkeypatch.setattr(job.watch._still, "seen", lambda lines: True)
-    assert (job.watch.look() is not None) == ends
+    assert (job.look() is not None) == ends
 
 
 @pytest.mark.parametrize(("on_device", "seconds"), [(False, 10), (True, 60)])
@@ -454,9 +460,8 @@ print(len(first), len(set(first)), first[0].folder.exists(), len(set(second)), f
 
 def test_a_rank_watches_itself_once_however_many_runs_are_in_its_hooks():
     """The watch of an inner run took the handler along by which the outer one is asked: the signal ended the rank."""
-    found = subprocess.run(
-        [sys.executable, "-c", RUNS_IN_HOOKS], check=False, capture_output=True, text=True, timeout=PATIENCE
-    )
+    command = [sys.executable, "-c", RUNS_IN_HOOKS]
+    found = processes.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert found.returncode == 0, found.stderr
     assert found.stdout.split() == ["4", "1", "False", "1", "False"], "runs, their watches, the folder after them"
 
