@@ -1,12 +1,12 @@
 """The Trainer's arguments in the spellings of 1.x: what lt-compat makes of them, and what is said without it."""
 
-import subprocess
 import sys
 import warnings
 from argparse import ArgumentParser, Namespace
 
 import pytest
 import torch
+from tests import processes
 from tests.patience import PATIENCE
 
 from lt_compat.v1.arguments import translate
@@ -281,7 +281,6 @@ def test_lt_compat_is_imported_when_an_old_spelling_appears_and_not_before():
         "lt.Trainer(gpus=0, logger=False)\n"
         "print('lt_compat.v1.arguments' in sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE
-    )
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    done = processes.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout.split() == ["False", "True"]

@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from tests import processes
 
 from lt_cli import main as command
 from lt_cli.commands.env import report
@@ -45,7 +46,7 @@ def test_the_report_names_versions_devices_and_plugins(capsys):
 
 def test_a_reader_that_goes_away_is_no_error():
     code = "import sys; from lt_cli.main import main; sys.exit(main(['env', '--json']))"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = processes.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()

@@ -1,7 +1,6 @@
 import copy
 import json
 import pickle
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +9,7 @@ from threading import Barrier
 import fsspec
 import pytest
 import torch
+from tests import processes
 
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_loggers import CSVLogger, JSONLLogger, TensorBoardLogger
@@ -256,7 +256,7 @@ def test_importing_the_package_imports_no_tracker():
         "trackers = ('tensorboard', 'wandb', 'mlflow', 'comet_ml', 'trackio', 'yaml'); "
         "print([name for name in trackers if name in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert processes.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 class Away(torch.Tensor):

@@ -1,10 +1,10 @@
 """Names that a package has given to another one are found at their old place; without that one the error names it."""
 
-import subprocess
 import sys
 from importlib import import_module
 
 import pytest
+from tests import processes
 
 from lt_core.plugins import BROUGHT_BY
 
@@ -39,4 +39,4 @@ def test_without_the_package_that_has_them_each_error_names_it():
         "    else:\n"
         "        raise AssertionError(name)\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    processes.run([sys.executable, "-c", script], check=True)

@@ -1,12 +1,12 @@
 """Packages that were written for lt 0.1 stay as they were, and `nox -s old-plugins` fails where they no longer run."""
 
 import os
-import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from tests import processes
 
 ODDS = Path(__file__).parent / "plugins_of_0_1" / "lt-odds"
 GONE = "import lt_core\ndel lt_core.Profiler\n"
@@ -47,6 +47,6 @@ def test_their_tests_fail_where_the_core_breaks_them(planted, said, tmp_path):
     tests.write_bytes((ODDS / "tests" / "test_odds.py").read_bytes())
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ODDS / "src")))}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "planted", str(tests), "-k", "TestRounded"]
-    found = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    found = processes.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert found.returncode, found.stdout
     assert said in found.stdout
