@@ -36,7 +36,8 @@ def start(callback, state=None):
     return trainer
 
 
-def train(callback, trainer, epochs, first=0):
+def train(callback, trainer, epochs, first=0, left=None):
+    """Train; with ``left`` call it in place of the last epoch's hook."""
     generator = torch.Generator().manual_seed(0)
     data = [torch.rand(4, 8, generator=generator) for _ in range(3)]
     net, (optimizer,) = trainer.lightning_module, trainer.optimizers
@@ -45,7 +46,10 @@ def train(callback, trainer, epochs, first=0):
             optimizer.zero_grad()
             net(batch).pow(2).mean().backward()
             optimizer.step()
+        if left is not None and trainer.current_epoch == epochs - 1:
+            return left()
         callback.on_train_epoch_end(trainer, net)
+    return None
 
 
 def zeros(net):
@@ -134,8 +138,9 @@ def test_weights_left_may_be_drawn_anew():
     trainer.lightning_module(torch.rand(2, 8))
 
 
+@pytest.mark.parametrize("unhooked", [False, True], ids=["after an epoch", "after its last batch"])
 @pytest.mark.parametrize("permanent", [True, False])
-def test_a_resumed_run_equals_the_uninterrupted_one_and_files_hold_plain_weights(permanent):
+def test_a_resumed_run_equals_the_uninterrupted_one_and_files_hold_plain_weights(permanent, unhooked):
     def make():
         return ModelPruning(
             "l1_unstructured", amount=0.2, use_lottery_ticket_hypothesis=False, make_pruning_permanent=permanent
@@ -143,16 +148,23 @@ def test_a_resumed_run_equals_the_uninterrupted_one_and_files_hold_plain_weights
 
     whole = make()
     trainer = start(whole)
-    train(whole, trainer, 2)
     net, (optimizer,) = trainer.lightning_module, trainer.optimizers
-    state = {"state_dict": net.state_dict(), "callback": whole.state_dict(), "optimizer": optimizer.state_dict()}
-    whole.on_save_checkpoint(trainer, net, state)
-    state = copy.deepcopy(state)
+
+    def saved():
+        state = {"state_dict": net.state_dict(), "callback": whole.state_dict(), "optimizer": optimizer.state_dict()}
+        whole.on_save_checkpoint(trainer, net, state)
+        return copy.deepcopy(state)
+
+    train(whole, trainer, 2)
+    state = train(whole, trainer, 3, first=2, left=saved) if unhooked else saved()
     assert ("layers.0.weight" in state["state_dict"]) == permanent
-    train(whole, trainer, 4, first=2)
     resumed = make()
     other = start(resumed, state)
-    train(resumed, other, 4, first=2)
+    for run, callback in ((trainer, whole), (other, resumed)):
+        if unhooked:
+            run.current_epoch = 2
+            callback.on_train_epoch_end(run, run.lightning_module)
+        train(callback, run, 5, first=2 + unhooked)
     for run, callback in ((trainer, whole), (other, resumed)):
         callback.on_train_end(run, run.lightning_module)
         callback.make_pruning_permanent()

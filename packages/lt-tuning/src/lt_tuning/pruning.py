@@ -116,11 +116,12 @@ class ModelPruning(Callback):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return masks, originals and first values by parameter."""
+        """Return masks, originals, first values, and the weights that torch ranks, which are the last forward's."""
         masked = [(key, layer, name) for key, layer, name in self._lt_pruned if _is_pruned(layer, name)]
         return {
             "masks": {key: getattr(layer, f"{name}_mask") for key, layer, name in masked},
             "originals": {key: getattr(layer, f"{name}_orig").detach() for key, layer, name in masked},
+            "ranked": {key: getattr(layer, name).detach() for key, layer, name in masked},
             "first_values": dict(self._lt_first_values),
         }
 
@@ -141,7 +142,8 @@ class ModelPruning(Callback):
             prune.custom_from_mask(layer, name, state_dict["masks"][key].to(device))  # type: ignore[no-untyped-call]
             original = getattr(layer, f"{name}_orig")
             original.data.copy_(state_dict["originals"][key])
-            setattr(layer, name, original * getattr(layer, f"{name}_mask"))
+            ranked = state_dict.get("ranked", {}).get(key, original * getattr(layer, f"{name}_mask"))
+            setattr(layer, name, ranked.to(device))
 
     def on_save_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put plain weights in the file."""
