@@ -12,7 +12,7 @@ import torch
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, random_split
 
-from lt_core import Callback, DataSource, Logger
+from lt_core import Callback, DataSource, Logger, plugins
 from lt_core.errors import LtWarning
 from lt_core.strategy import Shard, Strategy
 
@@ -345,6 +345,44 @@ def test_loaders_that_draw_as_they_are_made_are_made_the_same(every, trainer, ne
         again, resumed = fit(path, silence=["LT322"])
         same(again, whole)
         assert resumed.callback_metrics == uninterrupted.callback_metrics, path.name
+
+
+@pytest.mark.parametrize("every", [0, 1, 2])
+@pytest.mark.parametrize("source", ["an argument", "kept by the module", "made anew with one generator"])
+def test_a_loaders_own_generator_goes_on_also_where_loaders_are_asked_for_again(source, every, trainer, net, tmp_path):
+    if plugins.find("data", "feed") is None:
+        pytest.skip("lt-data is not installed")
+
+    class Own(net):
+        def __init__(self):
+            super().__init__()
+            self.seen, self.generator = [], torch.Generator().manual_seed(4)
+            self.kept = self.new_loader()
+
+        def new_loader(self):
+            data = TensorDataset(torch.arange(12.0).repeat(8, 1).T, torch.arange(12) % 3)
+            return DataLoader(data, batch_size=4, shuffle=True, generator=self.generator)
+
+        def train_dataloader(self):
+            return self.kept if source == "kept by the module" else self.new_loader()
+
+        def training_step(self, batch, batch_idx):
+            self.seen.append((self.current_epoch, batch[0][:, 0].tolist()))
+            return self.loss(batch)
+
+        def validation_step(self, batch, batch_idx):
+            pass
+
+    def fit(path=None):
+        module, saves = Own(), Saves(tmp_path / ("again" if path else "whole"))
+        run = trainer(max_epochs=4, callbacks=saves, reload_dataloaders_every_n_epochs=every, silence=["LT322"])
+        run.fit(module, module.kept if source == "an argument" else None, [module.kept.dataset[:4]], ckpt_path=path)
+        return module.seen, saves.paths
+
+    seen, paths = fit()
+    for path in [*paths, *fit(next(path for path in paths if "epoch 0" in path.name))[1]]:
+        again, _ = fit(path)
+        assert again == seen[len(seen) - len(again) :], path.name
 
 
 def test_evaluation_rows_go_on_at_their_place_on_the_x_axis(trainer, net, loader, tmp_path):

@@ -142,6 +142,9 @@ class LoaderFeed(Feed):
 
     def close(self) -> None:
         self._leave()
+        state = self._resume
+        if state is not None and "kind" in state and not self._is_inside(state):  # others may read from here
+            self._resume = None
         self.reader.close()
 
     # ---- an epoch ----------------------------------------------------------------------------------------------------

@@ -117,6 +117,7 @@ class TrainingData(Owner):
         self.count_batches()
         most = self._agenda.num_batches
         if position.exhausted:  # a file from the end of an epoch: nothing of it is read again
+            feed.close()  # the loader's own generators now stand where they stood, for whoever reads it next
             self.batches = iter(())
         elif feed.stops_at_length or feed.num_batches is None or most < feed.num_batches:
             # islice asks for no batch beyond the limit: that would read samples, and draw from the generators
@@ -192,6 +193,8 @@ class TrainingData(Owner):
         """Go on where a rank stood, in batches of their present size; generators stay where data is cut otherwise."""
         place = saved.own["feed"]
         if place is not None and self.feed is not None:
+            if self._position.exhausted:
+                place = {**place, "epoch": -1}  # no iteration goes on with it
             self.feed.load_state_dict(place)
             self._place = place
             if not self._position.exhausted:
