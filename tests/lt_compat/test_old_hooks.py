@@ -76,6 +76,70 @@ def test_optimizer_idx_steps_the_optimizers_in_turn_as_the_loop_by_hand() -> Non
         assert torch.equal(mine, theirs)
 
 
+def skips(self: Any, epoch: Any, batch_idx: Any, optimizer: Any, optimizer_idx: Any, optimizer_closure: Any) -> None:
+    if optimizer_idx == 0 or batch_idx % 2:
+        optimizer.step(closure=optimizer_closure)
+    else:
+        optimizer_closure()
+
+
+def skips_by_defaults(
+    self: Any, epoch: Any = None, batch_idx: Any = None, optimizer: Any = None, optimizer_idx: Any = None, *,
+    optimizer_closure: Any = None, using_lbfgs: Any = None,
+) -> None:  # fmt: skip
+    skips(self, epoch, batch_idx, optimizer, optimizer_idx, optimizer_closure)
+
+
+@pytest.mark.filterwarnings("ignore::lt_core.LtDeprecationWarning")
+@pytest.mark.parametrize("step", [skips, skips_by_defaults])
+def test_an_optimizer_step_of_old_that_goes_by_optimizer_idx_skips_that_one_alone(step: Any) -> None:
+    old, hand = type("Skips", (Old,), {"optimizer_step": step})(), Old()
+    fit(old)
+    optimizers, _ = hand.configure_optimizers()
+    for number, (x,) in enumerate(loader()):
+        for turn, optimizer in enumerate(optimizers):
+            optimizer.zero_grad()
+            hand.loss(x, turn).backward()
+            if turn == 0 or number % 2:
+                optimizer.step()
+    for mine, theirs in zip(old.parameters(), hand.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_hooks_of_old_get_the_index_of_their_optimizer() -> None:
+    seen: dict[str, list[int]] = {}
+
+    class Indexed(Old):
+        def training_step(self, batch: Any, batch_idx: int, optimizer_idx: int) -> Any:
+            return self.loss(batch[0], optimizer_idx)
+
+        def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Any, opt_idx: int) -> None:
+            seen.setdefault("optimizer_zero_grad", []).append(opt_idx)
+            optimizer.zero_grad()
+
+        def on_before_optimizer_step(self, optimizer: Any, optimizer_idx: int) -> None:
+            seen.setdefault("on_before_optimizer_step", []).append(optimizer_idx)
+
+        def lr_scheduler_step(self, scheduler: Any, optimizer_idx: int, metric: Any) -> None:
+            seen.setdefault("lr_scheduler_step", []).append(optimizer_idx)
+            scheduler.step()
+
+        def configure_optimizers(self) -> Any:
+            optimizers, _ = super().configure_optimizers()
+            return optimizers, [torch.optim.lr_scheduler.StepLR(one, 1) for one in reversed(optimizers)]
+
+    class Watches(Callback):
+        def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any, optimizer_idx: int) -> None:
+            seen.setdefault("callback", []).append(optimizer_idx)
+
+    Trainer(**QUIET, callbacks=Watches()).fit(Indexed(), loader(2))
+    stepped = [0, 1, 0, 1]
+    assert seen == {
+        **dict.fromkeys(("optimizer_zero_grad", "on_before_optimizer_step", "callback"), stepped),
+        "lr_scheduler_step": [1, 0],
+    }
+
+
 def test_frequency_gives_each_optimizer_so_many_batches_in_a_row() -> None:
     class Turns(Old):
         def configure_optimizers(self) -> Any:

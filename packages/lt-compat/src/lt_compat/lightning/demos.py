@@ -43,8 +43,7 @@ class RandomDictDataset(RandomDataset):
     """Random vectors, each in a dict: ``a``, and ``b`` that is ``a + 2``."""
 
     def __getitem__(self, index: int) -> Any:
-        a = self.data[index]
-        return {"a": a, "b": a + 2}
+        return {"a": self.data[index], "b": self.data[index] + 2}
 
 
 class BoringModel(LightningModule):
@@ -54,10 +53,9 @@ class BoringModel(LightningModule):
         super().__init__()
         self.layer = nn.Linear(32, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return shape (n, 2) for ``x`` of shape (n, 32)."""
-        out: Tensor = self.layer(x)
-        return out
+        return self.layer(x)
 
     def loss(self, preds: Tensor, labels: Tensor | None = None) -> Tensor:
         """Return the mean squared difference of ``preds`` from ``labels``, or from ones; shape ``()``."""
@@ -71,10 +69,10 @@ class BoringModel(LightningModule):
         return {"loss": self.step(batch)}
 
     def validation_step(self, batch: Any, batch_idx: int) -> Any:
-        return {"x": self.loss(self(batch))}
+        return {"x": self.step(batch)}
 
     def test_step(self, batch: Any, batch_idx: int) -> Any:
-        return {"y": self.loss(self(batch))}
+        return {"y": self.step(batch)}
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
@@ -86,6 +84,13 @@ class BoringModel(LightningModule):
     val_dataloader = test_dataloader = predict_dataloader = train_dataloader
 
 
+_STAGES = ("train", "val", "test", "predict")
+
+
+def _loader(stage: str) -> Any:
+    return lambda self: DataLoader(getattr(self, f"random_{stage}"))
+
+
 class BoringDataModule(LightningDataModule):
     """The loaders of :class:`BoringModel`: each has a quarter of the data."""
 
@@ -95,17 +100,7 @@ class BoringDataModule(LightningDataModule):
         quarters = [Subset(self.random_full, range(first, first + 64)) for first in range(0, 256, 64)]
         self.random_train, self.random_val, self.random_test, self.random_predict = quarters
 
-    def train_dataloader(self) -> Any:
-        return DataLoader(self.random_train)
-
-    def val_dataloader(self) -> Any:
-        return DataLoader(self.random_val)
-
-    def test_dataloader(self) -> Any:
-        return DataLoader(self.random_test)
-
-    def predict_dataloader(self) -> Any:
-        return DataLoader(self.random_predict)
+    train_dataloader, val_dataloader, test_dataloader, predict_dataloader = map(_loader, _STAGES)
 
 
 class DemoModel(LightningModule):

@@ -92,8 +92,7 @@ class Fabric(Collectives):
     @property
     def device(self) -> torch.device:
         """The device of this process."""
-        device: torch.device = self.strategy.device
-        return device
+        return self.strategy.device  # type: ignore[no-any-return]
 
     @property
     def global_rank(self) -> int:
@@ -258,8 +257,7 @@ class Fabric(Collectives):
         """Return a context in which gradients add up on each rank alone: around all but a window's last backward."""
         if not isinstance(module, FabricModule):
             raise TypeError("fabric.no_backward_sync(module) expected the result of fabric.setup(module).")
-        context: AbstractContextManager[Any] = module.strategy.accumulating(module.forward_module, last=not enabled)
-        return context
+        return module.strategy.accumulating(module.forward_module, last=not enabled)  # type: ignore[no-any-return]
 
     def clip_gradients(
         self,
@@ -278,20 +276,18 @@ class Fabric(Collectives):
         params = [p for group in own.param_groups for p in group["params"]]
         if max_norm is None or self.strategy.capabilities.sharded_parameters:
             how = ("value", clip_val) if max_norm is None else ("norm", max_norm)
-            norm: Tensor | None = self.strategy.clip_gradients(params, how[1], how[0])
-            return norm
+            return self.strategy.clip_gradients(params, how[1], how[0])  # type: ignore[no-any-return]
         return nn.utils.clip_grad_norm_(params, max_norm, norm_type, error_if_nonfinite)
 
     # ---- talk --------------------------------------------------------------------------------------------------------
 
     def _lt_ranks(self) -> Ranks | None:
         self._check_launched()
-        ranks: Ranks | None = None if self.strategy.one_process else self.strategy
-        return ranks
+        return None if self.strategy.one_process else self.strategy
 
     def all_reduce(self, data: Any, group: Any = None, reduce_op: str = "mean") -> Any:
         """Return numbers and tensors of any nesting, reduced over the ranks."""
-        op = {"avg": "mean"}.get(str(reduce_op).lower(), str(reduce_op).lower())
+        op = str(reduce_op).lower().replace("avg", "mean")
         if isinstance(data, int | float):
             return self.reduce(data, op)
         return map_batch(lambda tensor: self.reduce(tensor, op), data)

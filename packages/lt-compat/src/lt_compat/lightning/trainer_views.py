@@ -219,8 +219,7 @@ def computing_in(precision: Any, device_type: str) -> AbstractContextManager[Any
     """Return a context that computes in a number format: autocast, or another default for new tensors."""
     if precision.name.endswith("-mixed"):
         return torch.autocast(device_type, precision.dtype, cache_enabled=getattr(precision, "caches", False))
-    context: AbstractContextManager[Any] = precision.init_context()
-    return context
+    return precision.init_context()  # type: ignore[no-any-return]
 
 
 def _context(precision: Any, trainer: Any) -> Callable[[], AbstractContextManager[Any]]:

@@ -278,8 +278,7 @@ def find_usable_cuda_devices(num_devices: int = -1) -> list[int]:
 
 def get_torchvision_model(model_name: str, **kwargs: Any) -> nn.Module:
     """Return a model of torchvision by its name, made with ``kwargs``."""
-    model: nn.Module = import_module("torchvision.models").get_model(model_name, **kwargs)
-    return model
+    return import_module("torchvision.models").get_model(model_name, **kwargs)  # type: ignore[no-any-return]
 
 
 def find_shared_parameters(module: nn.Module) -> list[list[str]]:
@@ -369,8 +368,7 @@ def load_hparams_from_yaml(config_yaml: str | os.PathLike[str], use_omegaconf: b
 
 def load_hparams_from_tags_csv(tags_csv: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the hyperparameters in a CSV file of names and values."""
-    read: dict[str, Any] = plugins.load("defaults", "read_hparams")(tags_csv)
-    return read
+    return plugins.load("defaults", "read_hparams")(tags_csv)  # type: ignore[no-any-return]
 
 
 def save_hparams_to_tags_csv(tags_csv: str | os.PathLike[str], hparams: Any) -> None:

@@ -60,9 +60,5 @@ class _Running(RunningStep):
         handle = self.handle
         if handle.frequencies is None:
             return list(range(len(handle.optimizers)))
-        place = (handle.batches_before + index) % sum(handle.frequencies)
-        for number, batches in enumerate(handle.frequencies):
-            if place < batches:
-                return [number]
-            place -= batches
-        return []
+        turns = [number for number, batches in enumerate(handle.frequencies) for _ in range(batches)]
+        return [turns[(handle.batches_before + index) % len(turns)]]

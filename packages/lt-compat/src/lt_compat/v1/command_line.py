@@ -26,8 +26,7 @@ _FLAGS = ("replace_sampler_ddp", "reload_dataloaders_every_epoch", "stochastic_w
 
 def class_method(trainer: type, name: str) -> Callable[..., Any] | None:
     """Return a class method that the Trainer of 1.x had; None for other names."""
-    method = _METHODS.get(name)
-    return None if method is None else partial(method, trainer)
+    return partial(_METHODS[name], trainer) if name in _METHODS else None
 
 
 def _default_attributes(trainer: type) -> dict[str, Any]:
@@ -101,8 +100,8 @@ def _names(trainer: type) -> dict[str, None]:
 def _value(text: str) -> Any:
     """Return the number, flag or None that a text stands for, else the text."""
     words = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None}
-    if text.strip().lower() in words:
-        return words[text.strip().lower()]
+    if (word := text.strip().lower()) in words:
+        return words[word]
     for kind in (int, float):
         try:
             return kind(text)

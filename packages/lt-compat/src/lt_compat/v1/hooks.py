@@ -82,20 +82,16 @@ class OldHooks(Callback):
                         )
         for name in _WITH_OUTPUTS:
             own = [getattr(module, name), *(partial(getattr(cb, name), None, None) for cb in callbacks)]
-            wants = next((hook for hook in own if _takes_outputs(hook, name)), None)
-            if wants is not None:
-                self._keep_outputs(name, wants)
+            for wants in [hook for hook in own if _takes_outputs(hook, name)][:1]:
+                kept = self._outputs[name] = []
+                _note(f"{name}(outputs)", f"{name}() and keep the outputs yourself", getattr(wants, "func", wants))
+                word = name.removesuffix("epoch_end")
+                self._add(f"{word}epoch_start", kept.clear)
+                self._add(f"{word}batch_end", partial(self._collect, name))
 
     def with_outputs(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any] | None:
         """Return an epoch's end called with the outputs of its steps, as in 1.0 to 1.3; None for other hooks."""
         return partial(_with_kept, self._outputs, name, hook) if _takes_outputs(hook, name) else None
-
-    def _keep_outputs(self, name: str, hook: Callable[..., Any]) -> None:
-        word = name.removesuffix("epoch_end")
-        _note(f"{name}(outputs)", f"{name}() and keep the outputs yourself", getattr(hook, "func", hook))
-        kept = self._outputs[name] = []
-        self._add(f"{word}epoch_start", kept.clear)
-        self._add(f"{word}batch_end", partial(self._collect, name))
 
     def _add(self, name: str, call: Callable[..., Any], *, first: bool = False) -> None:
         calls = self.calls.setdefault((name, first), [])
@@ -218,10 +214,12 @@ def _backward(module: LightningModule) -> Callable[..., Any] | None:
     """Return a backward that was given the optimizer too, called as today's."""
 
     def backward(loss: Tensor) -> Any:
-        call = as_in_1_x(module.backward, ("loss",), {"optimizer": module.trainer.optimizers[0]})
+        call = as_in_1_x(module.backward, ("loss",), {"optimizer": module.trainer.optimizers[0], "optimizer_idx": 0})
         return call and call(loss)
 
-    return backward if as_in_1_x(module.backward, ("loss",), {"optimizer": None}) is not None else None
+    return (
+        backward if as_in_1_x(module.backward, ("loss",), {"optimizer": None, "optimizer_idx": 0}) is not None else None
+    )
 
 
 def with_methods(owner: T, methods: Mapping[str, Callable[..., Any]], remade: Callable[[T], T] | None = None) -> T:
