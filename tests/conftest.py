@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
+from tests.processes import use_huge_pages
 
 
 @cache
@@ -52,6 +53,8 @@ def pytest_collection_finish() -> None:
     """Leave what was collected, a million objects, out of each collection of garbage, and of what a fork copies."""
     gc.freeze()
     gc.enable()
+    if hasattr(os, "fork"):
+        os.register_at_fork(before=use_huge_pages)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

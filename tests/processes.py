@@ -14,6 +14,7 @@ forks have the modules of the test's process: lt.compat, and how an interpreter 
 
 import array
 import atexit
+import ctypes
 import inspect
 import os
 import pickle
@@ -151,6 +152,23 @@ def mother() -> socket.socket:
 
 # ------------------------------------------------------------------------------------- in the process that is forked
 
+MADV_COLLAPSE = 25  # Linux 6.1; an older one refuses it
+
+
+@cache
+def use_huge_pages() -> None:
+    """Move what this process holds into pages of 2 MB, once: a fork copies their table in 10 ms, not in 60."""
+    if sys.platform != "linux":
+        return
+    size = 2**21
+    for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
+        place, mode, _, _, _, *name = line.split(maxsplit=5)
+        begin, end = (int(address, 16) for address in place.split("-"))
+        begin, end = -(-begin // size) * size, end // size * size
+        if mode == "rw-p" and name in ([], ["[heap]"]) and begin < end:
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), MADV_COLLAPSE)
+
+
 OTHERS = {*sys.stdlib_module_names, "__main__", "__mp_main__"}
 
 
@@ -234,7 +252,6 @@ def begin(words: list[str], folder: str | None, environment: dict[str, str]) -> 
 
 
 if __name__ == "__main__":
-    import ctypes
     import gc
     import runpy
 
@@ -242,6 +259,7 @@ if __name__ == "__main__":
 
     gc.collect()
     gc.freeze()
+    use_huge_pages()
     # half a second of each fork's end would be the end of torch's modules: they stay, out of the interpreter's sight
     torchs = {name: module for name, module in sys.modules.items() if name.split(".")[0] not in OTHERS}
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(torchs))
