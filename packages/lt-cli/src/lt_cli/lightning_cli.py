@@ -72,7 +72,7 @@ class LightningCLI:
     """
 
     _lt_given: Any = None
-    _lt_chosen: tuple[str, ...] = ()  # subcommands, where they are known before the parser is made
+    _lt_chosen: Any = None  # subcommands, where they are known before the parser is made
 
     def __init__(
         self,
@@ -105,8 +105,7 @@ class LightningCLI:
         self.datamodule_class = datamodule_class
         self.subclass_mode_data = datamodule_class is None or subclass_mode_data
 
-        main_kwargs, subparser_kwargs = self._setup_parser_kwargs(self.parser_kwargs)
-        self.setup_parser(run, main_kwargs, subparser_kwargs)
+        self.setup_parser(run, *self._setup_parser_kwargs(self.parser_kwargs))
         self.parse_arguments(self.parser, args)
         self.subcommand: str | None = self.config["subcommand"] if run else None
         self._set_seed()
@@ -255,9 +254,8 @@ class LightningCLI:
     # ---- how it is done ----------------------------------------------------------------------------------------------
 
     def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        names = self.subcommands()
-        main = {key: value for key, value in parser_kwargs.items() if key not in names}
-        return main, {key: value for key, value in parser_kwargs.items() if key in names}
+        main = dict(parser_kwargs)
+        return main, {name: main.pop(name) for name in self.subcommands() if name in main}
 
     def _add_arguments(self, parser: LightningArgumentParser) -> None:
         self.add_default_arguments_to_parser(parser)
@@ -294,8 +292,8 @@ class LightningCLI:
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = self.init_parser(**kwargs)
         self._add_arguments(parser)
-        skip: set[str | int] = {*self.subcommands()[subcommand]}
-        self._subcommand_method_arguments[subcommand] = parser.add_method_arguments(klass, subcommand, skip=skip)
+        added = parser.add_method_arguments(klass, subcommand, skip={*self.subcommands()[subcommand]})
+        self._subcommand_method_arguments[subcommand] = added
         return parser
 
     @property

@@ -38,7 +38,7 @@ class TrainingCommand(LightningCLI):
         Args:
             words: the subcommand and its arguments.
         """
-        self._lt_chosen = (words[0],)  # the parser of each takes 0.1 s to make
+        self._lt_chosen = words[:1]  # the parser of each takes 0.1 s to make
         rest, self.links = _take_links(words)
         options = {"prog": "lt", "default_env": True, "exit_on_error": True}
         super().__init__(args=rest, parser_kwargs=options)
