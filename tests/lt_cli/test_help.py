@@ -42,7 +42,7 @@ def test_the_trainer_has_a_page_of_its_own(users, capsys):
 
 
 def test_optimizers_are_listed_and_have_pages(users, capsys):
-    assert "  Adam  " in helped(users, capsys, "fit", "--optimizer.help")
+    assert "\n  Adam\n" in helped(users, capsys, "fit", "--optimizer.help")
     assert "--optimizer.lr" in helped(users, capsys, "fit", "--optimizer.help", "Adam")
 
 

@@ -164,16 +164,10 @@ def _unread(file: Path) -> Iterator[str]:
 
 def named_apart(runs: list[RunMetrics]) -> list[RunMetrics]:
     """Rename runs of the same name by as much of their paths as tells them apart; return them."""
-    depth = 1
-    names = [run.name for run in runs]
-    while len(set(names)) < len(names) and depth < 20:
-        depth += 1
-        alike = [names.count(name) > 1 for name in names]
-        names = [
-            _name_of(run.path, depth) if again else name for run, again, name in zip(runs, alike, names, strict=True)
-        ]
-    for run, name in zip(runs, names, strict=True):
-        run.name = name
+    for depth in range(2, 20):
+        names = [run.name for run in runs]
+        for run, name in zip(runs, names, strict=True):
+            run.name = _name_of(run.path, depth) if names.count(name) > 1 else name
     return runs
 
 
