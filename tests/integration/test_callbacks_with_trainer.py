@@ -97,13 +97,15 @@ STATEFUL = {
     "accumulation": lambda: [GradientAccumulationScheduler({1: 3, 2: 2})],
     "stopping": lambda: [EarlyStopping("val_loss", patience=1, min_delta=0.05)],
 }
+TOGETHER = ["ema pruning", "pruning ema", "swa pruning", "finetuning ema"]
 
 
 @pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")  # a resume right before the epoch's end
-@pytest.mark.parametrize("name", STATEFUL)
-def test_a_run_with_a_stateful_callback_resumes_exactly(name):
+@pytest.mark.parametrize("names", [*STATEFUL, *TOGETHER])
+def test_a_run_with_stateful_callbacks_resumes_exactly(names):
     def trainer(callbacks, **arguments):
-        return make_trainer(callbacks=[*callbacks, *STATEFUL[name]()], enable_checkpointing=False, **arguments)
+        made = [callback for name in names.split() for callback in STATEFUL[name]()]
+        return make_trainer(callbacks=[*callbacks, *made], enable_checkpointing=False, **arguments)
 
     assert_resumes_exactly(trainer, Net, lambda: None)
 

@@ -127,11 +127,11 @@ class ModelPruning(Callback):
 
     def on_load_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Let the module load plain weights; masks and originals follow when the optimizers are made."""
-        weights = dict(checkpoint["state_dict"])
-        for key in [name.removesuffix("_mask") for name in weights if name.endswith("_mask")]:
-            if f"{key}_orig" in weights and key not in weights:
-                weights[key] = weights.pop(f"{key}_orig") * weights.pop(f"{key}_mask")
-        checkpoint["state_dict"] = weights
+        for part in {"state_dict", "current_model_state"} & checkpoint.keys():  # the second one beside an average
+            weights = checkpoint[part]
+            for key in [name.removesuffix("_mask") for name in weights if name.endswith("_mask")]:
+                if f"{key}_orig" in weights and key not in weights:
+                    weights[key] = weights.pop(f"{key}_orig") * weights.pop(f"{key}_mask")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._lt_first_values = dict(state_dict["first_values"])
