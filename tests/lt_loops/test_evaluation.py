@@ -802,3 +802,23 @@ def test_a_step_that_is_none_is_not_defined(trainer, place):
         trainer().test(without(OwnLoaders(), place, test_step=None), numbers())
     with pytest.raises(HookError, match=r"predict needs .*predict_step:"):
         trainer().predict(without(OwnLoaders(), place, predict_step=None), numbers())
+
+
+def test_a_trainer_shows_its_last_fit_beside_and_after_an_evaluation(trainer):
+    model, seen = Doubles(), []
+
+    class Looks(Callback):
+        def on_test_start(self, trainer, pl_module):
+            seen.append((trainer.optimizers, trainer.num_training_batches))
+
+    trained = trainer(max_epochs=1, callbacks=[Looks()])
+    trained.validate(model, numbers(5), verbose=False)
+    assert (trained.optimizers, trained.num_training_batches, trained.num_val_batches) == ([], float("inf"), [3])
+    trained.fit(model, numbers(9), numbers(3))
+    optimizers = trained.optimizers
+    trained.test(model, numbers(11), verbose=False)
+    assert seen == [(optimizers, 5)]
+    assert (trained.optimizers, trained.num_training_batches, trained.num_val_batches) == (optimizers, 5, [2])
+    assert trained.num_test_batches == [6]
+    trained.validate(model, numbers(5), verbose=False)
+    assert (trained.optimizers, trained.num_val_batches) == (optimizers, [3])

@@ -20,7 +20,6 @@ from lt_core.logger import Logger
 from lt_core.profiler import Profiler, by_action
 from lt_core.terminal import say
 from lt_loops.run.checkpoint import capture
-from lt_loops.run.frame import Run
 from lt_loops.run.log import AXES
 from lt_loops.run.saves import SaveRequest
 from lt_loops.trial import Trial, run_trial
@@ -30,7 +29,6 @@ from lt_loops.view import TrainerView
 class TrainerActions(TrainerView):
     """Attributes that can be set, and methods for a run; those without a docstring have it in the interface."""
 
-    _fitted: Run | None = None
     _evaluated_file = ""  # whose weights the module has had since that fit
     _log_axis = "step"
 
@@ -62,7 +60,7 @@ class TrainerActions(TrainerView):
 
     @property
     def optimizers(self) -> list[Optimizer]:
-        return [] if self._run is None else self._run.training.optimizers
+        return [] if self._trained_in is None else self._trained_in.training.optimizers
 
     @optimizers.setter
     def optimizers(self, optimizers: list[Optimizer]) -> None:

@@ -59,6 +59,7 @@ class TrainerView(Collectives, TrainerAPI):
     _parts: Parts
     _limits: Limits
     _run: Run | None = None
+    _fitted: Run | None = None
 
     max_epochs = Limit()
     min_epochs = Limit()
@@ -142,7 +143,12 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def lr_scheduler_configs(self) -> list[SchedulerConfig]:
-        return [] if self._run is None else self._run.training.schedulers.configs
+        return [] if self._trained_in is None else self._trained_in.training.schedulers.configs
+
+    @property
+    def _trained_in(self) -> Run | None:
+        """The fit that runs, or the last one, beside an evaluation too."""
+        return self._run if self._run is None or self._run.stage == "fit" else self._fitted or self._run
 
     @property
     def global_rank(self) -> int:
@@ -399,14 +405,17 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def num_training_batches(self) -> int | float:
-        if self._run is None:
+        run = self._trained_in
+        if run is None:
             return float("inf")
-        if self._run.data.feed is None and self._run.stage == "fit" and self._run.begun:
-            self._run.data.ensure()
-        return self._run.agenda.num_batches
+        if run.data.feed is None and run.stage == "fit" and run.begun:
+            run.data.ensure()
+        return run.agenda.num_batches
 
     def _counts(self, group: str) -> list[int | float]:
         run = self._run
+        if run is not None and group == "validate" != run.stage:
+            run = self._trained_in
         if run is None:
             return []
         feeds = run.evaluation.feeds_made(group)
