@@ -53,9 +53,9 @@ class BoringModel(LightningModule):
         super().__init__()
         self.layer = nn.Linear(32, 2)
 
-    def forward(self, x: Tensor) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Return shape (n, 2) for ``x`` of shape (n, 32)."""
-        return self.layer(x)
+        return self.layer(x)  # type: ignore[no-any-return]
 
     def loss(self, preds: Tensor, labels: Tensor | None = None) -> Tensor:
         """Return the mean squared difference of ``preds`` from ``labels``, or from ones; shape ``()``."""
@@ -75,8 +75,8 @@ class BoringModel(LightningModule):
         return {"y": self.step(batch)}
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
-        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, step_size=1)]
+        optimizer = torch.optim.SGD(self.parameters(), 0.1)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
 
     def train_dataloader(self) -> Any:
         return DataLoader(RandomDataset(32, 64))
@@ -84,23 +84,27 @@ class BoringModel(LightningModule):
     val_dataloader = test_dataloader = predict_dataloader = train_dataloader
 
 
-_STAGES = ("train", "val", "test", "predict")
-
-
-def _loader(stage: str) -> Any:
-    return lambda self: DataLoader(getattr(self, f"random_{stage}"))
-
-
 class BoringDataModule(LightningDataModule):
     """The loaders of :class:`BoringModel`: each has a quarter of the data."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.random_full = RandomDataset(32, 64 * 4)
-        quarters = [Subset(self.random_full, range(first, first + 64)) for first in range(0, 256, 64)]
-        self.random_train, self.random_val, self.random_test, self.random_predict = quarters
+        self.random_full = RandomDataset(32, 256)
+        self.random_train, self.random_val, self.random_test, self.random_predict = (
+            Subset(self.random_full, range(first, first + 64)) for first in range(0, 256, 64)
+        )
 
-    train_dataloader, val_dataloader, test_dataloader, predict_dataloader = map(_loader, _STAGES)
+    def train_dataloader(self) -> Any:
+        return DataLoader(self.random_train)
+
+    def val_dataloader(self) -> Any:
+        return DataLoader(self.random_val)
+
+    def test_dataloader(self) -> Any:
+        return DataLoader(self.random_test)
+
+    def predict_dataloader(self) -> Any:
+        return DataLoader(self.random_predict)
 
 
 class DemoModel(LightningModule):
