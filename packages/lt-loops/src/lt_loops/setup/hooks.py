@@ -107,7 +107,7 @@ def before_run(
     error = next(_errors(trainer, *called, policy), None) if checks else None
     former = any(
         # an optional one fits, and would be its default
-        "optimizer_idx" in [p.name for p in parameters_of(hook) or ()]
+        "optimizer_idx" in getattr(getattr(inner(hook), "__code__", None), "co_varnames", ())
         or (use not in known and former_parameters(hook, offered))
         for hook, name, offered in _overridden(module, LightningModule, (*_OF_STEP, *(() if checks else _OF_MODULE)))
         for known, use in [_known_uses(hook, name, policy)]
