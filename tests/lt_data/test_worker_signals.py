@@ -118,6 +118,21 @@ def test_a_worker_that_is_gone_is_named_whatever_broke_first(stage, act):
     made.close()
 
 
+@pytest.mark.parametrize("stage", ["fit", "validate"])
+def test_a_worker_that_dies_during_a_step_is_told_after_it(stage):
+    # at the sixth; what it has sent is on its way
+    dies = Numbers(lambda: (time.sleep(0.2), os.kill(os.getpid(), signal.SIGKILL)))
+    made = make_feed(DataLoader(dies, 1, num_workers=1, prefetch_factor=8), stage=stage)
+    batches = iter(made)
+    assert next(batches) is not None
+    end = time.monotonic() + 0.6
+    while time.monotonic() < end:  # where torch's handler would raise
+        pass
+    with pytest.raises(DataError, match="LT412"):
+        list(batches)
+    made.close()
+
+
 @pytest.mark.parametrize("start", ["threading._start_new_thread", "lt_data.resume.workers.start_new_thread"])
 def test_a_worker_that_ends_while_the_reader_closes_leaves_no_error_of_a_thread(monkeypatch, start):
     threads = []

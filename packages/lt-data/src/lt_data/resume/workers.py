@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Event
+from functools import partial
+from threading import Event, current_thread, main_thread
+from types import FrameType
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data._utils import fetch
@@ -161,12 +165,32 @@ _PATIENCE = 5.0
 
 
 class Workers(_MultiProcessingDataLoaderIter):
-    """A DataLoader's iterator whose first batch goes to worker ``first``, as in the middle of an epoch."""
+    """A DataLoader's iterator whose first batch goes to worker ``first``, as in the middle of an epoch.
+
+    That a worker has died comes out where a batch is asked for. Torch's handler of SIGCHLD would raise wherever this
+    process stands: in half a step, or in a queue whose lock then stays locked, so that the process never ends.
+    """
+
+    _death: RuntimeError | None = None
 
     def __init__(self, loader: DataLoader[Any], first: int) -> None:
         """Start the workers and send them the first indices."""
         self._first = first
         super().__init__(loader)
+        _living.add(self)
+        if sys.platform != "win32" and current_thread() is main_thread():
+            before = signal.getsignal(signal.SIGCHLD)
+            if callable(before) and getattr(before, "func", None) is not _note_death:
+                signal.signal(signal.SIGCHLD, partial(_note_death, before))
+
+    def _try_get_data(self, timeout: float = 1.0) -> Any:
+        # in so many seconds torch looks whether all workers live
+        try:
+            return super()._try_get_data(timeout)  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            if self._death is None:
+                raise
+            raise self._death from None
 
     def _try_put_index(self) -> None:
         # torch deals batches out in this cycle, and always begins with worker 0
@@ -190,6 +214,21 @@ class Workers(_MultiProcessingDataLoaderIter):
             over.set()
             for worker in workers:
                 worker.kill()  # one that heeded nothing would keep this process from its end
+
+
+_living: WeakSet[Workers] = WeakSet()
+
+
+def _note_death(before: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
+    """Call torch's handler of SIGCHLD, and keep what it raises of a worker for those who read its batches."""
+    try:
+        before(number, frame)
+    except RuntimeError as death:
+        for workers in [*_living]:
+            if any(f"(pid {worker.pid})" in str(death) for worker in workers._workers):
+                workers._death = death
+                return
+        raise
 
 
 def started(loader: DataLoader[Any], first: int = 0) -> Workers:
