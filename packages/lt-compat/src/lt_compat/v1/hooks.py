@@ -82,7 +82,7 @@ class OldHooks(Callback):
                         )
         for name in _WITH_OUTPUTS:
             own = [getattr(module, name), *(partial(getattr(cb, name), None, None) for cb in callbacks)]
-            for wants in [hook for hook in own if _takes_outputs(hook, name)][:1]:
+            if wants := next((hook for hook in own if _takes_outputs(hook, name)), None):
                 kept = self._outputs[name] = []
                 _note(f"{name}(outputs)", f"{name}() and keep the outputs yourself", getattr(wants, "func", wants))
                 word = name.removesuffix("epoch_end")

@@ -184,7 +184,7 @@ class Workers(_MultiProcessingDataLoaderIter):
                 signal.signal(signal.SIGCHLD, partial(_note_death, before))
 
     def _try_get_data(self, timeout: float = 1.0) -> Any:
-        # in so many seconds torch looks whether all workers live
+        # where nothing comes for so many seconds, torch looks whether all workers live
         try:
             return super()._try_get_data(timeout)  # type: ignore[no-untyped-call]
         except RuntimeError:
