@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from lt_averaging.averaged_weights import AveragedWeights, AverageFunction, Ended, as_device
 from lt_callbacks.arguments import choice, whole
+from lt_callbacks.monitored import is_cut_short
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
@@ -140,8 +141,8 @@ class StochasticWeightAveraging(Callback):
                 group["lr"] = rate
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        cut = trainer.stop_reason and trainer.elapsed("epochs") < trainer.current_epoch + 1  # a resume ends the epoch
-        if self._lt_average is not None and trainer.current_epoch >= self._lt_first_epoch and not cut:
+        late = trainer.current_epoch >= self._lt_first_epoch and not is_cut_short(trainer)
+        if self._lt_average is not None and late:
             self._lt_average.update()
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:

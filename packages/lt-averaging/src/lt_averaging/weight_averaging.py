@@ -12,6 +12,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from lt_averaging.averaged_weights import AveragedWeights, Ended, as_device, plain_name
 from lt_callbacks.arguments import whole
+from lt_callbacks.monitored import is_cut_short
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import UNITS, Duration, Every
@@ -178,8 +179,8 @@ class WeightAveraging(Callback):
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         epoch = trainer.current_epoch
-        if trainer.stop_reason and trainer.elapsed("epochs") < epoch + 1:
-            return  # a limit cut the epoch short: a resume ends it
+        if is_cut_short(trainer):
+            return
         if epoch > self._latest_update_epoch and self.should_update(epoch_idx=epoch):
             self._latest_update_epoch = epoch
             self._lt_update()

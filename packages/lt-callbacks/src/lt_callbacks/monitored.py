@@ -12,7 +12,7 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["Monitor", "loss_of", "on_any_rank", "when_it_ends"]
+__all__ = ["Monitor", "is_cut_short", "loss_of", "on_any_rank", "when_it_ends"]
 
 
 class Monitor:
@@ -104,6 +104,11 @@ def when_it_ends(trainer: TrainerAPI) -> str:
     if trainer.current_epoch + 1 < (trainer.min_epochs or 0) or trainer.global_step < (trainer.min_steps or 0):
         return "Training ends when min_epochs and min_steps are reached"
     return f"Training ends after epoch {trainer.current_epoch}"
+
+
+def is_cut_short(trainer: TrainerAPI) -> bool:
+    """Return whether a limit or ``should_stop`` has cut the present epoch short; a resume goes on in it and ends it."""
+    return bool(trainer.stop_reason) and trainer.elapsed("epochs") < trainer.current_epoch + 1
 
 
 def on_any_rank(trainer: TrainerAPI, decision: bool) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lt_callbacks.arguments import choice, number, whole
-from lt_callbacks.monitored import Monitor, on_any_rank, when_it_ends
+from lt_callbacks.monitored import Monitor, is_cut_short, on_any_rank, when_it_ends
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import UNITS, Duration, multiples
@@ -168,8 +168,8 @@ class EarlyStopping(Callback):
             trainer.print(f"Training had ended: {self.stopping_reason_message} To go on: ckpt_path='last'.")
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        if trainer.stop_reason and trainer.elapsed("epochs") < trainer.current_epoch + 1:
-            return  # a limit cut the epoch short: a resume ends it, and checks then
+        if is_cut_short(trainer):
+            return  # a resume ends the epoch, and checks then
         if self._lt_checks_on_train_epoch_end(trainer) and not self._should_skip_check(trainer):
             self._run_early_stopping_check(trainer)
 
