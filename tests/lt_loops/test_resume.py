@@ -188,12 +188,13 @@ def test_a_checkpoint_that_a_hook_writes_at_once_resumes_at_the_end_of_an_epoch(
             self.log("val", self.loss(batch))
 
     saves = Saves(tmp_path, at_once=True)
-    whole = seeded(Validated)
-    trainer(callbacks=saves, max_epochs=2).fit(whole, loader(18), loader(6))
+    whole, fit = seeded(Validated), trainer(callbacks=saves, max_epochs=2)
+    fit.fit(whole, loader(18), loader(6))
     for path in (p for p in saves.paths if "start" not in p.name):
         again, resumed = Validated(), trainer(max_epochs=2)
         resumed.fit(again, loader(18), loader(6), ckpt_path=path)
         assert (resumed.current_epoch, resumed.global_step) == (2, 10)
+        assert resumed.global_samples == fit.global_samples, path.name
         if "epoch" in path.name:  # one inside a validation repeats that, with its draws
             same(again, whole)
 

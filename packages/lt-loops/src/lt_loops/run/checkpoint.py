@@ -72,6 +72,7 @@ def capture(run: Run, contents: Contents) -> tuple[StateDict, Exception | None]:
             **run.evaluation.rank_state(),
             "recorder": run.recorder.state_dict(),
             "feed": data.place(),
+            "samples": data.samples,
             "batch_size": data.batch_size,
         }
         ranks = strategy.gather_objects(own)

@@ -116,6 +116,8 @@ class TrainingData(Owner):
         feed.set_epoch(position.epoch)
         self.count_batches()
         most = self._agenda.num_batches
+        if not position.batch:
+            self.samples_elsewhere = 0
         if position.exhausted:  # a file from the end of an epoch: nothing of it is read again
             feed.close()  # the loader's own generators now stand where they stood, for whoever reads it next
             self.batches = iter(())
@@ -195,6 +197,7 @@ class TrainingData(Owner):
         if place is not None and self.feed is not None:
             if self._position.exhausted:
                 place = {**place, "epoch": -1}  # no iteration goes on with it
+                self.samples_elsewhere = saved.own.get("samples", 0)
             self.feed.load_state_dict(place)
             self._place = place
             if not self._position.exhausted:
